@@ -1,0 +1,1 @@
+"""esker: git for a data lake."""

@@ -1,0 +1,77 @@
+"""Errors: the class is the remedy, the kind is the cause, the message is prose.
+
+A new class is due only where a caller would *do* something different; a new kind wherever a client may want to tell
+two causes apart. A message names the thing and the way out.
+"""
+
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """Stable codes. Append only: clients match on them."""
+
+    INVALID_ARGUMENT = "invalid-argument"
+    INVALID_PATH = "invalid-path"
+    INVALID_URL = "invalid-url"
+    INVALID_BATCH = "invalid-batch"
+    MISSING_EXTRA = "missing-extra"
+    BLOB_NOT_FOUND = "blob-not-found"
+    OBJECT_NOT_FOUND = "object-not-found"
+    MERGE_CONFLICT = "merge-conflict"
+    PATH_ESCAPES = "path-escapes"
+    STORE_UNAVAILABLE = "store-unavailable"
+    OUTCOME_UNKNOWN = "outcome-unknown"
+    DAMAGED_FILE = "damaged-file"
+    UNKNOWN_FORMAT = "unknown-format"
+
+
+class EskerError(Exception):
+    """Catch this to catch only ours."""
+
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+    def __reduce__(self) -> tuple[type["EskerError"], tuple[Kind, str]]:
+        """Errors cross process boundaries (Spark workers), so both arguments must survive pickling."""
+        return (type(self), (self.kind, self.message))
+
+
+class NotFoundError(EskerError):
+    """Ask for something else."""
+
+
+class ConflictError(EskerError):
+    """Look at what is there, then decide."""
+
+
+class InvalidError(EskerError):
+    """Fix the request."""
+
+
+class ForbiddenError(EskerError):
+    """The rules here refuse it."""
+
+
+class PreconditionError(EskerError):
+    """The caller's own condition failed."""
+
+
+class ContentionError(EskerError):
+    """Others kept winning: try again later."""
+
+
+class UnavailableError(EskerError):
+    """A store did not answer: try again later. Nothing was changed."""
+
+
+class OutcomeUnknownError(EskerError):
+    """A store did not answer a write: it may or may not have been applied. Read before writing again."""
+
+    def __init__(self, kind: Kind = Kind.OUTCOME_UNKNOWN, message: str = "the outcome of a write is unknown") -> None:
+        super().__init__(kind, message)
+
+
+class CorruptError(EskerError):
+    """Stored bytes break the format. Nothing that a retry would mend."""

@@ -1,0 +1,95 @@
+"""The blob port: bytes under names, below one root.
+
+What every backend promises, and `esker.testing.blob_suite` checks:
+
+- A blob appears whole or not at all, and acknowledged means durable. Reads after an acknowledged write see it.
+- Missing is None (`get`, `head`, `get_range`); deleting what is not there is no error.
+- Names are relative to the store's root, `/`-separated UTF-8, and no name ever reaches outside the root.
+- Listing is in byte order of names, and sees every blob that was acknowledged before it began and not deleted since.
+- Errors: `InvalidError` for a bad name, `UnavailableError` when the store does not answer (all writes here may simply be
+  repeated: the same bytes under the same name).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from esker.errors import InvalidError, Kind
+
+CHUNK_BYTES: Final = 1 << 20
+"""What streams are cut into: large enough to keep calls rare, small enough that many streams fit in memory."""
+
+NAME_BYTES_MAX: Final = 1024
+"""S3's limit on a key."""
+
+
+class BlobInfo(NamedTuple):
+    name: str
+    size: int
+    mtime_ms: int
+
+
+class BlobStore(ABC):
+    """The port. An instance may be shared by threads."""
+
+    url: str
+    """The root, as it was opened: `file:///data/lake`, `s3://bucket/prefix`, `memory://`. No trailing slash but the
+    scheme's own."""
+
+    @abstractmethod
+    def get(self, name: str) -> bytes | None:
+        """All bytes."""
+
+    @abstractmethod
+    def get_range(self, name: str, start: int, length: int) -> bytes | None:
+        """The bytes from `start` on, at most `length`; fewer (or none) at the end of the blob."""
+
+    @abstractmethod
+    def stream(self, name: str, start: int = 0, length: int | None = None) -> Iterator[bytes] | None:
+        """The bytes in chunks of at most `CHUNK_BYTES`, at constant memory. None at once if there is no such blob."""
+
+    @abstractmethod
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        """Store whole, replacing what was there."""
+
+    @abstractmethod
+    def put_stream(self, name: str, chunks: Iterable[bytes]) -> int:
+        """Store what the chunks add up to, at constant memory; their length in bytes. If `chunks` raises, nothing is
+        stored and the error passes through."""
+
+    @abstractmethod
+    def head(self, name: str) -> BlobInfo | None: ...
+
+    @abstractmethod
+    def list(self, prefix: str = "", after: str = "") -> Iterator[BlobInfo]:
+        """Blobs whose names begin with `prefix` (any text, not only whole directories) and come after `after`."""
+
+    @abstractmethod
+    def delete(self, names: Iterable[str]) -> None: ...
+
+    @abstractmethod
+    def copy(self, source: str, target: str) -> bool:
+        """Copy within the store, without the bytes passing through here where the store can; False if `source` is
+        missing."""
+
+    def presign(self, method: str, name: str, seconds: int) -> str | None:
+        """A URL by which anybody may GET or PUT this one blob for a while; None if the store has no such thing."""
+        return None
+
+    def close(self) -> None:
+        """Give back what is held open."""
+
+
+def check_name(name: str) -> str:
+    """The name, if it is one; else `InvalidError`. Every backend calls this before it does anything with a name."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidError(Kind.INVALID_PATH, f"blob name {name!r} is not valid UTF-8") from None
+    if not 0 < size <= NAME_BYTES_MAX:
+        raise InvalidError(Kind.INVALID_PATH, f"a blob name is 1 to {NAME_BYTES_MAX} bytes, not {size}")
+    if "\0" in name:
+        raise InvalidError(Kind.INVALID_PATH, f"blob name {name!r} contains a NUL")
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        raise InvalidError(Kind.PATH_ESCAPES, f"blob name {name!r} has an empty, '.' or '..' part")
+    return name
