@@ -22,6 +22,7 @@ class Kind(StrEnum):
     STORE_UNAVAILABLE = "store-unavailable"
     OUTCOME_UNKNOWN = "outcome-unknown"
     DAMAGED_FILE = "damaged-file"
+    MISSING_FILE = "missing-file"
     UNKNOWN_FORMAT = "unknown-format"
 
 

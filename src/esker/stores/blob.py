@@ -5,11 +5,13 @@ What every backend promises, and `esker.testing.blob_suite` checks:
 - A blob appears whole or not at all, and acknowledged means durable. Reads after an acknowledged write see it.
 - Missing is None (`get`, `head`, `get_range`); deleting what is not there is no error.
 - Names are relative to the store's root, `/`-separated UTF-8, and no name ever reaches outside the root.
-- Listing is in byte order of names, and sees every blob that was acknowledged before it began and not deleted since.
-- Errors: `InvalidError` for a bad name, `UnavailableError` when the store does not answer (all writes here may simply be
-  repeated: the same bytes under the same name).
+- Listing is in byte order of names, and sees every blob that was acknowledged before it began and not deleted since. A
+  prefix that no name can begin with lists nothing.
+- Errors: `InvalidError` for a bad name, `UnavailableError` when the store does not answer (all writes here may simply
+  be repeated: the same bytes under the same name).
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -76,6 +78,10 @@ class BlobStore(ABC):
         """A URL by which anybody may GET or PUT this one blob for a while; None if the store has no such thing."""
         return None
 
+    def drop_cached(self, name: str) -> bool:
+        """Forget a local copy of the blob, found to be damaged; whether there may have been one."""
+        return False
+
     def close(self) -> None:
         """Give back what is held open."""
 
@@ -88,8 +94,20 @@ def check_name(name: str) -> str:
         raise InvalidError(Kind.INVALID_PATH, f"blob name {name!r} is not valid UTF-8") from None
     if not 0 < size <= NAME_BYTES_MAX:
         raise InvalidError(Kind.INVALID_PATH, f"a blob name is 1 to {NAME_BYTES_MAX} bytes, not {size}")
-    if "\0" in name:
-        raise InvalidError(Kind.INVALID_PATH, f"blob name {name!r} contains a NUL")
+    if _CONTROL.search(name):
+        raise InvalidError(
+            Kind.INVALID_PATH, f"blob name {name!r} has a control character, which no listing could carry"
+        )
     if any(part in ("", ".", "..") for part in name.split("/")):
         raise InvalidError(Kind.PATH_ESCAPES, f"blob name {name!r} has an empty, '.' or '..' part")
     return name
+
+
+def check_range(start: int, length: int | None) -> None:
+    """`InvalidError` unless these are a place in a blob and a number of bytes."""
+    if start < 0 or (length is not None and length < 0):
+        raise InvalidError(Kind.INVALID_ARGUMENT, f"no blob has {length} bytes at {start}: neither may be negative")
+
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+"""Object stores list keys as XML, which cannot hold these; `object_store` refuses them."""

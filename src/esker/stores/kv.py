@@ -17,6 +17,7 @@ A partition's name is `<kind>/<rest>` (or `<kind>` alone), and reads and writes 
 would grow with every staging token.
 """
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -111,10 +112,11 @@ class KVStore(ABC):
     """
 
     guards: ClassVar[bool] = True
-    """Whether `put_guarded` and `put_if(..., also=...)` are offered. Without them the engine falls back to re-checking."""
+    """Whether `put_guarded` and `put_if(..., also=...)` are offered. Without, the engine re-checks after a write."""
 
     def __init__(self) -> None:
         self.counts = Counts()
+        self._pid = os.getpid()
 
     def get(self, partition: str, key: bytes) -> Record | None:
         _check(partition, key)
@@ -143,11 +145,14 @@ class KVStore(ABC):
     ) -> bool:
         """Store if the record is at version `expected` (None: there is no record); `also` in the same transaction.
 
-        `also` is for backends with `guards`: plain puts, applied exactly when the swap is.
+        `also` is for backends with `guards`: plain puts of other records, each named once, applied exactly when the
+        swap is.
         """
         _check(partition, key, value)
         for put in also:
             _check(*put)
+        if also and len({(partition, key), *((put.partition, put.key) for put in also)}) <= len(also):
+            raise InvalidError(Kind.INVALID_ARGUMENT, "a record is written twice by one put_if")
         if also and not self.guards:
             raise InvalidError(Kind.INVALID_ARGUMENT, f"{type(self).__name__} cannot write several records at once")
         self.counts.wrote(partition)
@@ -200,6 +205,14 @@ class KVStore(ABC):
 
     def close(self) -> None:
         """Give back connections and files. The store is not used after."""
+
+    def _check_process(self) -> None:
+        """For backends with connections, before lending one: two processes on one connection garble it."""
+        if os.getpid() != self._pid:
+            raise InvalidError(
+                Kind.INVALID_ARGUMENT,
+                f"this {type(self).__name__} was opened before a fork, by process {self._pid}: open another here",
+            )
 
     @abstractmethod
     def _get(self, partition: str, key: bytes) -> Record | None: ...

@@ -1,0 +1,70 @@
+# What a person types; `make` alone lists it. CI types `make test` (.ci/run).
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+UV_VERSION := 0.13.8
+BIN := .venv/bin
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: .venv/.ready postgres ## Install all that working on esker takes: .venv, PostgreSQL's programs
+
+# The lock pins every package with its hashes, the build backend among them, so nothing here depends on the day it is run.
+# From scratch whenever the lock changes: pip would leave what was taken off it.
+.venv/.locked: requirements.lock scripts/python.sh
+	"$$(scripts/python.sh)" -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	touch $@
+
+.venv/.ready: .venv/.locked pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+.PHONY: postgres
+postgres:
+	@scripts/postgres.sh
+
+.PHONY: check
+check: .venv/.ready ## All that CI checks besides the tests: lint, format, types, direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: format
+format: .venv/.ready ## Mend what ruff can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: test
+test: setup check ## Check everything and run all tests: what CI runs (ARGS='-k blob' selects)
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: test-services
+test-services: setup ## The stores' tests against stronger servers, built with Go and fetched with Maven
+	$(BIN)/python -m tests.stronger_services $(ARGS)
+
+.PHONY: demo
+demo: .venv/.ready ## A tour of what works, under a minute
+	$(BIN)/python demo/run.py
+
+.PHONY: bench
+bench: .venv/.ready ## All benchmarks (ARGS=--quick: small sizes)
+	$(BIN)/python -m bench $(ARGS)
+
+.PHONY: lock
+lock: ## Resolve the dependencies anew into requirements.lock
+	"$$(scripts/python.sh)" -m venv build/lock
+	build/lock/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	build/lock/bin/uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --upgrade --quiet \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+		--output-file requirements.lock
+
+.PHONY: clean
+clean: ## Remove what was built, .venv too
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

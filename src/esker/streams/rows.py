@@ -1,0 +1,221 @@
+"""Algorithms over sorted rows: overlay, prefix deletes, comparison, and reading a stream of batches up to a key."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esker.streams.arrays import Bools, Ints, after_prefix, bools, lower_bound, lower_bounds, only_chunk
+from esker.streams.entries import CHANGES, IDENTITY, SCHEMA
+
+DELTAS: Final = pa.schema(
+    [
+        *CHANGES,
+        pa.field("was", pa.bool_(), nullable=False),
+        *(SCHEMA.field(name).with_name(f"was_{name}") for name in SCHEMA.names if name != "path"),
+    ]
+)
+"""Differences from left to right: right's row (a tombstone where right has none), whether left *was* there, and left's
+row (empty where it was not). Without the `was` columns they are the changes that lead from left to right."""
+
+_RUN_ROWS_MIN: Final = 64
+"""Runs of rows at least so long, on average, are copied as runs; shorter ones row by row."""
+
+WHOLE_ROW: Final = tuple(name for name in SCHEMA.names if name != "path")
+
+
+class Feed:
+    """A stream of sorted batches, taken key by key. Batches must follow each other in order."""
+
+    def __init__(self, batches: Iterable[pa.Table]) -> None:
+        self._batches = iter(batches)
+        self._batch: pa.Table | None = None
+        self._at = 0
+
+    def peek(self) -> str | None:
+        """The next row's path; None at the end."""
+        while self._batch is None or self._at >= self._batch.num_rows:
+            batch = next(self._batches, None)
+            if batch is None:
+                self._batch = None
+                return None
+            self._batch, self._at = batch.combine_chunks(), 0
+        path: str = self._batch["path"][self._at].as_py()
+        return path
+
+    def through(self, last: str | None) -> Iterator[pa.Table]:
+        """The next rows, up to and with path `last` (all of them for None), in pieces of the stream's own batches."""
+        while (path := self.peek()) is not None and (last is None or path <= last):
+            assert self._batch is not None
+            stop = self._batch.num_rows
+            paths = self._batch["path"].chunk(0)
+            if last is not None and paths[stop - 1].as_py() > last:
+                stop = lower_bound(paths, last + "\0", self._at)  # no text lies between `last` and `last` + NUL
+            piece = self._batch.slice(self._at, stop - self._at)
+            self._at = stop
+            yield piece
+
+
+def overlay(under: pa.Table, over: pa.Table) -> tuple[pa.Table, Ints]:
+    """Entries with changes laid over them, and where each row came from: its index in `under`, or `under.num_rows` plus
+    its index in `over`.
+    """
+    below, above = only_chunk(under["path"]), only_chunk(over["path"])
+    n = len(below)
+    at = lower_bounds(below, above)
+    hit = np.zeros(len(above), dtype=bool)
+    inside = at < n
+    if inside.any():
+        hit[inside] = bools(pc.equal(below.take(pa.array(at[inside])), above.filter(pa.array(inside))))
+    live = ~bools(over["tombstone"])
+    replaced = np.zeros(n + 1, dtype=bool)
+    replaced[at[hit]] = True
+    origin = np.insert(np.arange(n, dtype=np.int64), at[live], n + np.flatnonzero(live))
+    origin = origin[(origin >= n) | ~replaced[np.minimum(origin, n)]]
+    return _gather(under, over.select(SCHEMA.names), origin), origin
+
+
+def _gather(first: pa.Table, second: pa.Table, places: Ints) -> pa.Table:
+    """Rows of two tables, the second's counted behind the first's."""
+    if len(places) == 0:
+        return first.slice(0, 0)
+    from_second = places >= first.num_rows
+    starts = np.flatnonzero((np.diff(places) != 1) | (from_second[1:] != from_second[:-1])) + 1
+    if len(starts) > len(places) // _RUN_ROWS_MIN:
+        return pa.concat_tables([first, second]).combine_chunks().take(pa.array(places))
+    runs = []
+    for start, stop in pairwise([0, *starts.tolist(), len(places)]):
+        table, offset = (second, first.num_rows) if from_second[start] else (first, 0)
+        runs.append(table.slice(int(places[start]) - offset, stop - start))
+    return pa.concat_tables(runs).combine_chunks()
+
+
+def between(table: pa.Table, after: str | None, last: str) -> pa.Table:
+    """The rows behind `after` (None: from the start), up to and with `last`."""
+    paths = only_chunk(table["path"])
+    start = 0 if after is None else lower_bound(paths, after + "\0")  # no text lies between `after` and `after` + NUL
+    return table.slice(start, lower_bound(paths, last + "\0", start) - start)
+
+
+def within(paths: pa.StringArray, prefix: str) -> slice:
+    """Where the sorted paths begin with `prefix`."""
+    end = after_prefix(prefix)
+    start = lower_bound(paths, prefix)
+    return slice(start, len(paths) if end is None else lower_bound(paths, end, start))
+
+
+def outside(table: pa.Table, prefixes: Sequence[str]) -> Ints | None:
+    """Which rows begin with none of the prefixes; None if all do not."""
+    kept = np.ones(table.num_rows, dtype=bool)
+    paths = only_chunk(table["path"])
+    for prefix in prefixes:
+        kept[within(paths, prefix)] = False
+    return None if kept.all() else np.flatnonzero(kept)
+
+
+def minimal(prefixes: Iterable[str]) -> tuple[str, ...]:
+    """The prefixes in order, without those that another one covers."""
+    kept: list[str] = []
+    for prefix in sorted(set(prefixes)):
+        if not kept or not prefix.startswith(kept[-1]):
+            kept.append(prefix)
+    return tuple(kept)
+
+
+def compare(left: pa.Table, right: pa.Table, columns: Sequence[str] = IDENTITY) -> pa.Table:
+    """What differs between two sorted tables, as `DELTAS`."""
+    head, tail = _common_ends(left, right, columns)
+    left = left.slice(head, left.num_rows - head - tail)
+    right = right.slice(head, right.num_rows - head - tail)
+    in_left, in_right = _matches(only_chunk(left["path"]), only_chunk(right["path"]))
+    added = np.ones(right.num_rows, dtype=bool)
+    added[in_right] = False
+    removed = np.ones(left.num_rows, dtype=bool)
+    removed[in_left] = False
+    if len(in_left):
+        changed = ~_equal(left, right, in_left, in_right, columns)
+        in_left, in_right = in_left[changed], in_right[changed]
+    added_at, removed_at = np.flatnonzero(added), np.flatnonzero(removed)
+    nowhere = np.full(len(added_at), -1), np.full(len(removed_at), -1)
+    return _deltas(
+        left,
+        right,
+        np.concatenate([in_left, nowhere[0], removed_at]),
+        np.concatenate([in_right, added_at, nowhere[1]]),
+    )
+
+
+def _common_ends(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> tuple[int, int]:
+    """How many rows at the start, and then at the end, are equal on both sides: most changes touch a few runs."""
+    n = min(left.num_rows, right.num_rows)
+    if n == 0:
+        return 0, 0
+    rows = slice(0, n)
+    unequal = ~_equal(left, right, rows, rows, ("path", *columns))
+    head = int(unequal.argmax()) if unequal.any() else n
+    m = n - head
+    if m == 0:
+        return head, 0
+    if left.num_rows == right.num_rows:
+        return head, int(unequal[::-1].argmax())
+    ends = slice(left.num_rows - m, None), slice(right.num_rows - m, None)
+    unequal = ~_equal(left, right, *ends, ("path", *columns))
+    return head, int(unequal[::-1].argmax()) if unequal.any() else m
+
+
+def _matches(left: pa.StringArray, right: pa.StringArray) -> tuple[Ints, Ints]:
+    """Where the same path stands on both sides."""
+    if len(left) == len(right) and bools(pc.equal(left, right)).all():
+        return np.arange(len(left)), np.arange(len(left))
+    if not len(left) or not len(right):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    found = pc.index_in(right, value_set=left)
+    in_right = np.flatnonzero(bools(pc.is_valid(found)))
+    return found.drop_null().to_numpy().astype(np.int64), in_right
+
+
+def _equal(
+    left: pa.Table, right: pa.Table, in_left: Ints | slice, in_right: Ints | slice, columns: Sequence[str]
+) -> Bools:
+    """For each pair of rows, whether all these columns are equal."""
+    found: Bools | None = None
+    for name in columns:
+        same = bools(pc.equal(_rows_of(left[name], in_left), _rows_of(right[name], in_right)))
+        found = same if found is None else found & same
+    assert found is not None
+    return found
+
+
+def _rows_of(column: pa.ChunkedArray, rows: Ints | slice) -> pa.Array:
+    array = only_chunk(column)
+    if isinstance(rows, slice):
+        return array[rows]
+    if len(rows) == len(array) and len(rows) and rows[0] == 0 and rows[-1] == len(rows) - 1:
+        return array  # rows ascend, so these are all of them
+    return array.take(pa.array(rows))
+
+
+def _deltas(left: pa.Table, right: pa.Table, in_left: Ints, in_right: Ints) -> pa.Table:
+    """`DELTAS` of rows by their places on both sides, -1 for none."""
+    here, was = pa.array(in_right, mask=in_right < 0), pa.array(in_left, mask=in_left < 0)
+    columns = {name: only_chunk(right[name]).take(here) for name in SCHEMA.names}
+    columns["path"] = pc.coalesce(columns["path"], only_chunk(left["path"]).take(was))
+    columns["tombstone"] = pa.array(in_right < 0)
+    columns["was"] = pa.array(in_left >= 0)
+    for name in WHOLE_ROW:
+        columns[f"was_{name}"] = only_chunk(left[name]).take(was)
+    for field in DELTAS:
+        if columns[field.name].null_count:
+            columns[field.name] = pc.fill_null(columns[field.name], _EMPTY[field.type])
+    order = pc.sort_indices(columns["path"])
+    return pa.table([columns[name].take(order) for name in DELTAS.names], schema=DELTAS)
+
+
+_EMPTY: Final = {
+    pa.string(): pa.scalar(""),
+    pa.int64(): pa.scalar(0, pa.int64()),
+    SCHEMA.field("mtime").type: pa.scalar(0, SCHEMA.field("mtime").type),
+}

@@ -1,0 +1,1 @@
+"""The past: immutable trees of entries, addressed by their content."""

@@ -1,0 +1,71 @@
+"""Differences between two trees. Ranges that both have are never opened: a range's digest covers its paths, and a path
+stands once in a tree, so what one side's other ranges hold can only differ from the other side's other ranges.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esker.model import FileName
+from esker.streams.arrays import bools
+from esker.streams.entries import IDENTITY, SCHEMA
+from esker.streams.rows import between, compare
+from esker.tree.trees import Metarange, RangeInfo, Trees
+
+
+def diff(trees: Trees, left: FileName, right: FileName, columns: Sequence[str] = IDENTITY) -> Iterator[pa.Table]:
+    """What leads from left to right, as batches of `streams.rows.DELTAS`, in order: rows on one side only, or unequal
+    in `columns` (by default: whose content changed).
+    """
+    lefts, rights = trees.metarange(left), trees.metarange(right)
+    if lefts.id == rights.id:
+        return
+
+    def work(region: _Region) -> pa.Table:
+        sides = (
+            between(trees.rows(info).table, region.after, region.last) if info else _NOTHING
+            for info in (region.left, region.right)
+        )
+        left_rows, right_rows = sides
+        return compare(left_rows, right_rows, columns)
+
+    regions = _regions(_only_in(lefts, rights), _only_in(rights, lefts))
+    for _, deltas in trees.in_order(work, regions):
+        if deltas.num_rows:
+            yield deltas
+
+
+class _Region(NamedTuple):
+    """The paths behind `after` up to `last`, which at most one range of either side holds."""
+
+    after: str | None
+    last: str
+    left: RangeInfo | None
+    right: RangeInfo | None
+
+
+def _regions(lefts: list[RangeInfo], rights: list[RangeInfo]) -> Iterator[_Region]:
+    """All regions in order: each ends where a range of either side does."""
+    i = j = 0
+    after: str | None = None
+    while i < len(lefts) or j < len(rights):
+        left = lefts[i] if i < len(lefts) else None
+        right = rights[j] if j < len(rights) else None
+        last = min(info.max for info in (left, right) if info)
+        yield _Region(
+            after, last, left if left and left.min <= last else None, right if right and right.min <= last else None
+        )
+        i += left is not None and left.max == last
+        j += right is not None and right.max == last
+        after = last
+
+
+def _only_in(one: Metarange, other: Metarange) -> list[RangeInfo]:
+    shared = bools(pc.is_in(one.table["id"], value_set=other.table["id"]))
+    return [one.info(at) for at in np.flatnonzero(~shared).tolist()]
+
+
+_NOTHING: Final = SCHEMA.empty_table().combine_chunks()

@@ -1,0 +1,185 @@
+"""Apply changes to a tree: open only what they touch, and keep the rest by reference.
+
+    1. plan     which ranges of the base do the changes and prefix deletes fall into?
+    2. read     those, a few ahead
+    3. lay      the changes over their rows
+    4. write    ranges from the boundary before the first change until a boundary meets an old one again
+
+A key in the gap between two ranges belongs to the right one, since nothing ended between them; a key after the last
+range belongs to that. A range wholly inside a deleted prefix is dropped unopened.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from esker.model import FileName
+from esker.streams.arrays import Bools, after_prefix, lower_bound, only_chunk
+from esker.streams.entries import CHANGES, SCHEMA, check
+from esker.streams.rows import Feed, minimal, outside, overlay
+from esker.tree.trees import Metarange, Trees
+from esker.tree.writer import Writer
+
+Decide = Callable[[pa.Table, pa.Table], "Decision"]
+"""From the base's rows and the changes among them (and maybe more columns), what to do. Called in the pool."""
+
+
+class Decision(NamedTuple):
+    changes: pa.Table
+    """The changes to make."""
+    conflicts: list[str]
+    """Paths on which nothing can be decided."""
+
+
+def apply(trees: Trees, base: FileName, changes: Iterable[pa.Table], prefixes: Iterable[str] = ()) -> FileName:
+    """The tree of `base` without what lies under `prefixes`, and with `changes` on top.
+
+    `changes` are batches of `CHANGES`, sorted by path within and across batches.
+    """
+    checked = (check(batch, CHANGES) for batch in changes)
+    tree, _ = rewrite(trees, base, checked, lambda _, piece: Decision(piece, []), prefixes=minimal(prefixes))
+    assert tree is not None
+    return tree
+
+
+def rewrite(
+    trees: Trees,
+    base: FileName,
+    changes: Iterable[pa.Table],
+    decide: Decide,
+    *,
+    prefixes: Sequence[str] = (),
+    also_reads: Sequence[FileName] = (),
+) -> tuple[FileName | None, list[str]]:
+    """As `apply`, with the changes that `decide` makes of those given; no tree, but all conflicts, if it finds any.
+
+    `also_reads` names other trees whose files may be used again.
+    """
+    meta = trees.metarange(base)
+    writer = Writer(trees, [meta, *map(trees.metarange, also_reads)])
+    conflicts: list[str] = []
+    kept = 0
+    work = partial(_lay, trees, meta, decide, prefixes)
+    for step, laid in trees.in_order(work, _plan(meta, Feed(changes), prefixes)):
+        conflicts += laid.conflicts
+        if conflicts:
+            continue  # there will be no tree
+        writer.keep(meta, kept, step.range)
+        kept = min(step.range + 1, len(meta))
+        if laid.rows is None:
+            writer.keep(meta, step.range, kept)
+        else:
+            for table, cuts in laid.rows:
+                writer.rows(table, cuts)
+    if conflicts:
+        return None, conflicts
+    writer.keep(meta, kept, len(meta))
+    return writer.finish(), []
+
+
+class _Step(NamedTuple):
+    """The next range of the base that cannot be kept as it is (or none, behind the last one), and the changes that
+    fall into it: behind its left neighbour's end, not behind its own."""
+
+    range: int
+    changes: list[pa.Table]
+    opens: bool
+    """Not if a deleted prefix covers all of it."""
+
+
+def _plan(meta: Metarange, feed: Feed, prefixes: Sequence[str]) -> Iterator[_Step]:
+    doomed = deque(span for prefix in prefixes if (span := _span(meta, prefix)))
+    at = 0
+    while True:
+        path = feed.peek()
+        by_change = len(meta) if path is None else meta.find(path, at)
+        while doomed and doomed[0].stop <= at:
+            doomed.popleft()
+        by_prefix = max(at, doomed[0].start) if doomed else len(meta)
+        at = min(by_change, by_prefix)
+        if at == len(meta):
+            break
+        yield _Step(at, list(feed.through(meta.maxes[at])), not _covered(meta, at, prefixes))
+        at += 1
+    for piece in feed.through(None):
+        yield _Step(len(meta), [piece], opens=False)
+
+
+class _Laid(NamedTuple):
+    rows: list[tuple[pa.Table, Bools]] | None
+    """What takes the range's place, and after which rows the hash cuts; None to keep it."""
+    conflicts: list[str]
+
+
+def _lay(trees: Trees, meta: Metarange, decide: Decide, prefixes: Sequence[str], step: "_Step") -> _Laid:
+    """Carry out one step."""
+    whole = under = _NO_ROWS
+    cuts = np.zeros(0, dtype=bool)
+    if step.opens:
+        whole = trees.rows(meta.info(step.range)).table
+        under, cuts = _surviving(trees, meta, step.range, whole, prefixes)
+    parts = [(part, cut, decide(part, piece)) for part, cut, piece in _side_by_side(under, cuts, step.changes)]
+    conflicts = [path for _, _, decision in parts for path in decision.conflicts]
+    if conflicts or (step.opens and under is whole and not any(decision.changes.num_rows for _, _, decision in parts)):
+        return _Laid(None, conflicts)
+    rows = []
+    for part, cut, decision in parts:
+        laid, origin = overlay(part, decision.changes)
+        new_cuts = trees.cutting.cuts_after(only_chunk(decision.changes["path"]))
+        rows.append((laid, np.concatenate([cut, new_cuts])[origin]))
+    return _Laid(rows, [])
+
+
+def _span(meta: Metarange, prefix: str) -> range:
+    """The ranges that may hold paths under `prefix`."""
+    end = after_prefix(prefix)
+    return range(meta.find(prefix), len(meta) if end is None else bisect_left(meta.mins, end))
+
+
+def _covered(meta: Metarange, at: int, prefixes: Sequence[str]) -> bool:
+    """Whether one of the prefixes covers the whole range. Only the last that is not above its first path can."""
+    before = bisect_right(prefixes, meta.mins[at])
+    prefix = prefixes[before - 1] if before else None
+    return prefix is not None and meta.mins[at].startswith(prefix) and meta.maxes[at].startswith(prefix)
+
+
+def _surviving(
+    trees: Trees, meta: Metarange, at: int, rows: pa.Table, prefixes: Sequence[str]
+) -> tuple[pa.Table, Bools]:
+    """The rows of a range outside of `prefixes`, and after which the hash cuts: within a range it never does."""
+    cuts = np.zeros(rows.num_rows, dtype=bool)
+    cuts[-1:] = _ends_by_hash(trees, meta, at)
+    places = outside(rows, [prefix for prefix in prefixes if prefix <= meta.maxes[at]]) if prefixes else None
+    return (rows, cuts) if places is None else (rows.take(pa.array(places)), cuts[places])
+
+
+def _ends_by_hash(trees: Trees, meta: Metarange, at: int) -> bool:
+    """Whether the hash cuts after the range's last row: the only reason to end, for most."""
+    info = meta.info(at)
+    if at < len(meta) - 1 and not trees.cutting.is_full(info.count, info.bytes):
+        return True
+    return bool(trees.cutting.cuts_after(pa.array([info.max]))[0])
+
+
+def _side_by_side(
+    under: pa.Table, cuts: Bools, changes: Sequence[pa.Table]
+) -> Iterator[tuple[pa.Table, Bools, pa.Table]]:
+    """The rows in as many parts as there are batches of changes, each with those that fall among its rows."""
+    start = 0
+    for i, piece in enumerate(changes):
+        stop = under.num_rows
+        if i < len(changes) - 1:
+            stop = lower_bound(only_chunk(under["path"]), piece["path"][-1].as_py() + "\0", start)
+        yield under.slice(start, stop - start), cuts[start:stop], piece
+        start = stop
+    if not changes:
+        yield under, cuts, _NO_CHANGES
+
+
+_NO_ROWS: Final = SCHEMA.empty_table().combine_chunks()
+_NO_CHANGES: Final = CHANGES.empty_table().combine_chunks()

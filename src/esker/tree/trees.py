@@ -1,0 +1,288 @@
+"""Reading and writing the files of trees: the one place where trees meet the blob store, the cache and the pool.
+
+    _esker/metaranges/<name>    one row a range
+    _esker/ranges/<name>        the entries
+
+Files are immutable and named by content and nonce, so the cache never asks whether it is stale. Every file is verified
+by the checksum in its name; a damaged copy on the local disk is fetched once more.
+"""
+
+import threading
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from esker.errors import CorruptError, Kind
+from esker.format import files
+from esker.format.names import digest, digest_of, fresh_name
+from esker.model import Digest, Entry, FileName
+from esker.stores.blob import BlobStore
+from esker.stores.cache import MemoryCache
+from esker.streams.arrays import integers, only_chunk, text_buffers
+from esker.streams.entries import SCHEMA, entries_in, metadata_in
+from esker.tree.cutting import Cutting, row_bytes
+from esker.world import REAL, World
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class RangeInfo(msgspec.Struct, frozen=True):
+    """A row of a metarange."""
+
+    id: Digest
+    name: FileName
+    min: str
+    max: str
+    count: int
+    bytes: int
+
+
+class Rows:
+    """A decoded range: sorted entries, searched without decoding a column."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        paths = only_chunk(table["path"])
+        offsets, data = text_buffers(paths)
+        self._offsets = offsets.data
+        self._data = data
+        self._columns = [only_chunk(table[name]) for name in SCHEMA.names if name != "mtime"]
+        self._mtimes = integers(only_chunk(table["mtime"])).data
+
+    def __len__(self) -> int:
+        return len(self._mtimes)
+
+    @property
+    def nbytes(self) -> int:
+        return 1 + int(self.table.nbytes)
+
+    def path(self, at: int) -> bytes:
+        return bytes(self._data[self._offsets[at] : self._offsets[at + 1]])
+
+    def find(self, path: bytes, low: int = 0) -> int:
+        """The first place at or after `low` whose path is not smaller."""
+        return bisect_left(range(len(self)), path, low, key=self.path)
+
+    def entries(self, places: list[int]) -> list[Entry]:
+        """The entries at these places, which ascend."""
+        if places and places[-1] - places[0] == len(places) - 1:
+            return entries_in(self.table.slice(places[0], len(places)))
+        return entries_in(self.table.take(pa.array(places, pa.int64())))
+
+    def entry(self, at: int) -> Entry:
+        path, address, size, checksum, content_type, metadata = (column[at].as_py() for column in self._columns)
+        return Entry(
+            path=path,
+            address=address,
+            size=size,
+            checksum=checksum,
+            mtime_ms=self._mtimes[at],
+            content_type=content_type,
+            metadata=metadata_in(metadata),
+        )
+
+
+class Metarange:
+    """A decoded metarange: the ranges of a tree, in order."""
+
+    def __init__(self, name: FileName, table: pa.Table) -> None:
+        self.name = name
+        self.table = table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def nbytes(self) -> int:
+        return 1 + 3 * int(self.table.nbytes)  # with the lists below
+
+    @property
+    def id(self) -> Digest:
+        return digest_of(self.name)
+
+    @cached_property
+    def maxes(self) -> list[str]:
+        found: list[str] = self.table["max"].to_pylist()
+        return found
+
+    @cached_property
+    def mins(self) -> list[str]:
+        found: list[str] = self.table["min"].to_pylist()
+        return found
+
+    def info(self, at: int) -> RangeInfo:
+        return RangeInfo(*(column[at].as_py() for column in self.table.columns))
+
+    @property
+    def count(self) -> int:
+        """How many entries the tree holds."""
+        return int(integers(only_chunk(self.table["count"])).sum()) if len(self) else 0
+
+    def find(self, path: str, low: int = 0) -> int:
+        """The range that holds `path` if any does: the first that does not end before it. `len(self)` for none."""
+        return bisect_left(self.maxes, path, low)
+
+    def same_range(self, range_id: Digest, last: str) -> FileName | None:
+        """The file of the range with this id that ends with `last`, if this tree has it."""
+        at = self.find(last)
+        if at == len(self) or self.table["id"][at].as_py() != range_id:
+            return None
+        return FileName(self.table["name"][at].as_py())
+
+
+@dataclass
+class TreeCounts:
+    """Files read from and written to the store: what the cache answered does not count."""
+
+    ranges_read: int = 0
+    ranges_written: int = 0
+    metaranges_read: int = 0
+    metaranges_written: int = 0
+
+    def __sub__(self, other: "TreeCounts") -> "TreeCounts":
+        return TreeCounts(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
+
+
+class Trees:
+    """The trees of one repository. Safe for threads."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        cutting: Cutting,
+        *,
+        cache: "MemoryCache[str, Rows | Metarange]",
+        pool: Executor,
+        world: World = REAL,
+        ahead: int = 8,
+    ) -> None:
+        self.cutting = cutting
+        self.ahead = ahead
+        self._cut_by = msgspec.json.encode(cutting).decode()
+        self._blobs = blobs
+        self._cache = cache
+        self._pool = pool
+        self._world = world
+        self._counts = TreeCounts()
+        self._counting = threading.Lock()
+
+    def counts(self) -> TreeCounts:
+        """What was read and written so far."""
+        with self._counting:
+            return TreeCounts(**vars(self._counts))
+
+    def metarange(self, name: FileName) -> Metarange:
+        """The ranges of the tree called `name`. CorruptError if its file is missing or damaged."""
+
+        def load() -> tuple[Metarange, int]:
+            table = self._read(files.METARANGE, name)
+            self._count(metaranges_read=1)
+            meta = Metarange(name, table)
+            return meta, meta.nbytes
+
+        found = self._cache.get_or_load(name, load)
+        assert isinstance(found, Metarange)
+        return found
+
+    def rows(self, info: RangeInfo) -> Rows:
+        """The entries of a range, through the cache."""
+
+        def load() -> tuple[Rows, int]:
+            rows = self._load(info)
+            return rows, rows.nbytes
+
+        found = self._cache.get_or_load(info.id, load)
+        assert isinstance(found, Rows)
+        return found
+
+    def rows_once(self, info: RangeInfo) -> Rows:
+        """The entries of a range, for a pass over a tree of any size: uses what is cached, pushes nothing out."""
+        found = self._cache.get(info.id)
+        return found if isinstance(found, Rows) else self._load(info)
+
+    def tables(self, infos: Iterable[RangeInfo], *, once: bool = False) -> Iterator[pa.Table]:
+        """The entries of ranges one after another, the next ones already being read."""
+        read = self.rows_once if once else self.rows
+        for _, rows in self.in_order(lambda info: read(info), infos):
+            yield rows.table
+
+    def in_order(self, work: Callable[[A], B], things: Iterable[A]) -> Iterator[tuple[A, B]]:
+        """Each thing with what `work` makes of it, in order, a few ahead in the pool. `work` must not use the pool."""
+        waiting: deque[tuple[A, Future[B]]] = deque()
+        try:
+            for thing in things:
+                waiting.append((thing, self._pool.submit(work, thing)))
+                if len(waiting) > self.ahead:
+                    done, future = waiting.popleft()
+                    yield done, future.result()
+            while waiting:
+                done, future = waiting.popleft()
+                yield done, future.result()
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+    def write_range(
+        self, pieces: list[pa.Table], known: Callable[[Digest, str], FileName | None]
+    ) -> "Future[RangeInfo]":
+        """Store a range in the pool. A file that `known` names for the same content is used again, and not read."""
+        return self._pool.submit(self._write_range, pieces, known)
+
+    def write_metarange(self, table: pa.Table, known: Callable[[Digest], FileName | None]) -> FileName:
+        """Store a metarange. The digest leaves out where files lie."""
+        content = digest("metarange", table.drop_columns(["name"]))
+        name = known(content)
+        if name is None:
+            name = self._write(files.METARANGE, content, table)
+            self._count(metaranges_written=1)
+        return name
+
+    def _write_range(self, pieces: list[pa.Table], known: Callable[[Digest, str], FileName | None]) -> RangeInfo:
+        table = pa.concat_tables(pieces).combine_chunks()
+        content = digest("range", table)
+        first, last = table["path"][0].as_py(), table["path"][-1].as_py()
+        name = known(content, last)
+        if name is None:
+            name = self._write(files.RANGE, content, table)
+            self._count(ranges_written=1)
+        return RangeInfo(content, name, first, last, table.num_rows, int(row_bytes(table).sum()))
+
+    def _load(self, info: RangeInfo) -> Rows:
+        rows = Rows(self._read(files.RANGE, info.name))
+        self._count(ranges_read=1)
+        return rows
+
+    def _write(self, shape: files.Shape, content: Digest, table: pa.Table) -> FileName:
+        data = memoryview(files.encode(shape, table, {"esker.id": content, "esker.cutting": self._cut_by}))
+        name = fresh_name(content, data, self._world)
+        self._blobs.put(_blob(shape, name), data)
+        return name
+
+    def _read(self, shape: files.Shape, name: FileName) -> pa.Table:
+        blob = _blob(shape, name)
+        data = self._blobs.get(blob)
+        if data is None:
+            raise CorruptError(Kind.MISSING_FILE, f"{blob} is missing from {self._blobs.url}, though a tree names it")
+        try:
+            return files.decode(shape, name, data)
+        except CorruptError:
+            if not self._blobs.drop_cached(blob) or (data := self._blobs.get(blob)) is None:
+                raise
+        return files.decode(shape, name, data)
+
+    def _count(self, **counted: int) -> None:
+        with self._counting:
+            for name, n in counted.items():
+                setattr(self._counts, name, getattr(self._counts, name) + n)
+
+
+def _blob(shape: files.Shape, name: FileName) -> str:
+    return f"_esker/{shape.kind}s/{name}"
