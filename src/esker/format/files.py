@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from esker.errors import CorruptError, Kind
 from esker.format.names import check_bytes
 from esker.model import FileName
-from esker.streams.entries import SCHEMA
+from esker.streams.entries import CHANGES, SCHEMA
 
 FORMAT_VERSION: Final = 1
 
@@ -43,6 +43,7 @@ class Shape(NamedTuple):
 
 _DELTA: Final = "DELTA_BYTE_ARRAY"
 RANGE: Final = Shape("range", SCHEMA, ["content_type", "metadata"], {"path": _DELTA}, ["path"])
+LAYER: Final = Shape("layer", CHANGES, ["content_type", "metadata"], {"path": _DELTA}, ["path"])
 METARANGE: Final = Shape("metarange", RANGES, [], {"min": _DELTA, "max": _DELTA}, ["min", "max"])
 
 

@@ -241,6 +241,9 @@ class DiskCache(BlobStore):
             os.close(fd)
 
     def _fetch(self, name: str) -> bytes | None:
+        data = self._kept(name)
+        if data is not None:
+            return data  # another's fetch ended between this reader's look and its own fetch
         data = self._store.get(name)
         if data is not None and len(data) <= min(self.bytes_max, _FILE_BYTES_MAX):
             with suppress(OSError):  # a full or read-only disk only means that nothing is kept

@@ -33,6 +33,9 @@ SCHEMA: Final = pa.schema(
 
 CHANGES: Final = SCHEMA.append(pa.field("tombstone", pa.bool_(), nullable=False))
 
+NO_ENTRIES: Final = SCHEMA.empty_table().combine_chunks()
+NO_CHANGES: Final = CHANGES.empty_table().combine_chunks()
+
 IDENTITY: Final = ("size", "checksum", "content_type", "metadata")
 """The columns that decide whether content changed."""
 

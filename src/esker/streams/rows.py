@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +63,28 @@ def overlay(under: pa.Table, over: pa.Table) -> tuple[pa.Table, Ints]:
     """Entries with changes laid over them, and where each row came from: its index in `under`, or `under.num_rows` plus
     its index in `over`.
     """
+    origin = _origin(under, over, ~bools(over["tombstone"]))
+    return _gather(under, over.select(SCHEMA.names), origin), origin
+
+
+class Changes(NamedTuple):
+    """What one layer does, or several folded into one: `deletes` hide all that lies below under these prefixes, and the
+    rows, sorted `CHANGES`, come on top."""
+
+    rows: pa.Table
+    deletes: tuple[str, ...] = ()
+
+    def over(self, older: "Changes") -> "Changes":
+        """Both as one, this on top. Tombstones stay, unless these deletes cover them: what is below is not known."""
+        kept = outside(older.rows, self.deletes)
+        under = older.rows if kept is None else older.rows.take(pa.array(kept))
+        origin = _origin(under, self.rows, np.ones(self.rows.num_rows, dtype=bool))
+        return Changes(_gather(under, self.rows, origin), minimal(self.deletes + older.deletes))
+
+
+def _origin(under: pa.Table, over: pa.Table, live: Bools) -> Ints:
+    """The rows of both in order of path, those of `over` in place of equal ones and left out unless live: indices in
+    `under`, and behind them in `over`."""
     below, above = only_chunk(under["path"]), only_chunk(over["path"])
     n = len(below)
     at = lower_bounds(below, above)
@@ -70,12 +92,10 @@ def overlay(under: pa.Table, over: pa.Table) -> tuple[pa.Table, Ints]:
     inside = at < n
     if inside.any():
         hit[inside] = bools(pc.equal(below.take(pa.array(at[inside])), above.filter(pa.array(inside))))
-    live = ~bools(over["tombstone"])
     replaced = np.zeros(n + 1, dtype=bool)
     replaced[at[hit]] = True
     origin = np.insert(np.arange(n, dtype=np.int64), at[live], n + np.flatnonzero(live))
-    origin = origin[(origin >= n) | ~replaced[np.minimum(origin, n)]]
-    return _gather(under, over.select(SCHEMA.names), origin), origin
+    return origin[(origin >= n) | ~replaced[np.minimum(origin, n)]]
 
 
 def _gather(first: pa.Table, second: pa.Table, places: Ints) -> pa.Table:

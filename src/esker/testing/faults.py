@@ -187,9 +187,22 @@ class FaultyBlobs(_Blobs):
         if fault is not None:
             raise _unavailable(call, fault)
 
+    def stream(self, name: str, start: int = 0, length: int | None = None) -> Iterator[bytes] | None:
+        call = Call("stream", name)
+        fault = self._fault(call)
+        if fault is Fault.REFUSED:
+            raise _unavailable(call, fault)
+        chunks = self.inner.stream(name, start, length)
+        return None if chunks is None else self._cut(call, chunks, fault)
+
+    def list(self, prefix: str = "", after: str = "") -> Iterator[BlobInfo]:
+        call = Call("list", prefix)
+        fault = self._fault(call)
+        if fault is Fault.REFUSED:
+            raise _unavailable(call, fault)
+        yield from self._cut(call, self.inner.list(prefix, after), fault)
+
     def _call(self, call: Call, action: Callable[[], T]) -> T:
-        if call.method in _BIT_BY_BIT:
-            return action()  # decided about by `_items`
         fault = self._fault(call)
         if fault is Fault.REFUSED:
             raise _unavailable(call, fault)
@@ -198,16 +211,14 @@ class FaultyBlobs(_Blobs):
             raise _unavailable(call, fault)
         return answer
 
-    def _items(self, call: Call, items: Iterator[T]) -> Iterator[T]:
-        fault = self._fault(call)
-        if fault is Fault.REFUSED:
-            raise _unavailable(call, fault)
+    def _cut(self, call: Call, items: Iterator[T], fault: Fault | None) -> Iterator[T]:
+        """The items, or the first of them and an error. Others may act after each."""
         for item in items:
             yield item
             if fault is not None:
                 break
             if self._on_call is not None:
-                self._on_call(call)  # others may act between two pages
+                self._on_call(call)
         if fault is not None:
             raise _unavailable(call, fault)
 
@@ -224,7 +235,7 @@ class _KV(KVStore):
         super().__init__()
         self.inner = inner
         self.counts = inner.counts
-        self.guards = inner.guards  # type: ignore[misc] - of this wrapper, as of the store it wraps
+        self.guards = inner.guards  # type: ignore[misc]  # a class says it for all its instances, this one cannot
 
     def _call(self, call: Call, action: Callable[[], T]) -> T:
         return action()
@@ -328,9 +339,6 @@ class FaultyKV(_KV):
         if fault is not None:
             raise _outcome_unknown(call, fault) if call.writes else _unavailable(call, fault)
         return answer
-
-
-_BIT_BY_BIT: Final = frozenset({"stream", "list"})
 
 
 def _unavailable(call: Call, fault: Fault) -> UnavailableError:

@@ -3,7 +3,7 @@ stands once in a tree, so what one side's other ranges hold can only differ from
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from esker.model import FileName
 from esker.streams.arrays import bools
-from esker.streams.entries import IDENTITY, SCHEMA
+from esker.streams.entries import IDENTITY, NO_ENTRIES
 from esker.streams.rows import between, compare
 from esker.tree.trees import Metarange, RangeInfo, Trees
 
@@ -26,7 +26,7 @@ def diff(trees: Trees, left: FileName, right: FileName, columns: Sequence[str] =
 
     def work(region: _Region) -> pa.Table:
         sides = (
-            between(trees.rows(info).table, region.after, region.last) if info else _NOTHING
+            between(trees.rows(info).table, region.after, region.last) if info else NO_ENTRIES
             for info in (region.left, region.right)
         )
         left_rows, right_rows = sides
@@ -66,6 +66,3 @@ def _regions(lefts: list[RangeInfo], rights: list[RangeInfo]) -> Iterator[_Regio
 def _only_in(one: Metarange, other: Metarange) -> list[RangeInfo]:
     shared = bools(pc.is_in(one.table["id"], value_set=other.table["id"]))
     return [one.info(at) for at in np.flatnonzero(~shared).tolist()]
-
-
-_NOTHING: Final = SCHEMA.empty_table().combine_chunks()

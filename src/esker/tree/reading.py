@@ -29,7 +29,7 @@ def scan(trees: Trees, tree: FileName, start: str = "", prefix: str = "") -> Ite
     end = after_prefix(prefix)
     first = meta.find(start)
     last = len(meta) if end is None else meta.find(end) + 1
-    for table in trees.tables(map(meta.info, range(first, min(last, len(meta)))), once=True):
+    for table in trees.tables(map(meta.info, range(first, min(last, len(meta))))):
         paths = only_chunk(table["path"])
         low = lower_bound(paths, start) if paths[0].as_py() < start else 0
         high = len(paths) if end is None or paths[-1].as_py() < end else lower_bound(paths, end)

@@ -13,15 +13,15 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from esker.model import FileName
 from esker.streams.arrays import Bools, after_prefix, lower_bound, only_chunk
-from esker.streams.entries import CHANGES, SCHEMA, check
-from esker.streams.rows import Feed, minimal, outside, overlay
+from esker.streams.entries import CHANGES, NO_CHANGES, NO_ENTRIES, check
+from esker.streams.rows import Changes, Feed, compare, minimal, outside, overlay
 from esker.tree.trees import Metarange, Trees
 from esker.tree.writer import Writer
 
@@ -45,6 +45,21 @@ def apply(trees: Trees, base: FileName, changes: Iterable[pa.Table], prefixes: I
     tree, _ = rewrite(trees, base, checked, lambda _, piece: Decision(piece, []), prefixes=minimal(prefixes))
     assert tree is not None
     return tree
+
+
+def preview(trees: Trees, base: FileName, changes: Changes) -> Iterator[pa.Table]:
+    """What `apply` would change, as `DELTAS` in order, by content. Writes nothing."""
+    meta = trees.metarange(base)
+
+    def work(step: _Step) -> pa.Table:
+        rows = trees.rows(meta.info(step.range)).table if step.range < len(meta) else NO_ENTRIES
+        places = outside(rows, changes.deletes)
+        under = rows if places is None else rows.take(pa.array(places))
+        return compare(rows, overlay(under, pa.concat_tables([NO_CHANGES, *step.changes]).combine_chunks())[0])
+
+    for _, deltas in trees.in_order(work, _plan(meta, Feed([changes.rows]), changes.deletes)):
+        if deltas.num_rows:
+            yield deltas
 
 
 def rewrite(
@@ -118,7 +133,7 @@ class _Laid(NamedTuple):
 
 def _lay(trees: Trees, meta: Metarange, decide: Decide, prefixes: Sequence[str], step: "_Step") -> _Laid:
     """Carry out one step."""
-    whole = under = _NO_ROWS
+    whole = under = NO_ENTRIES
     cuts = np.zeros(0, dtype=bool)
     if step.opens:
         whole = trees.rows(meta.info(step.range)).table
@@ -178,8 +193,4 @@ def _side_by_side(
         yield under.slice(start, stop - start), cuts[start:stop], piece
         start = stop
     if not changes:
-        yield under, cuts, _NO_CHANGES
-
-
-_NO_ROWS: Final = SCHEMA.empty_table().combine_chunks()
-_NO_CHANGES: Final = CHANGES.empty_table().combine_chunks()
+        yield under, cuts, NO_CHANGES

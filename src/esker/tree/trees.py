@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -29,6 +29,9 @@ from esker.streams.arrays import integers, only_chunk, text_buffers
 from esker.streams.entries import SCHEMA, entries_in, metadata_in
 from esker.tree.cutting import Cutting, row_bytes
 from esker.world import REAL, World
+
+_SCAN_AHEAD: Final = 2
+"""Keeps two cores busy. Each thread that decodes keeps some memory of its own for ever, so a scan wakes few of them."""
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -159,7 +162,7 @@ class Trees:
         blobs: BlobStore,
         cutting: Cutting,
         *,
-        cache: "MemoryCache[str, Rows | Metarange]",
+        cache: "MemoryCache[str, Rows | Metarange | pa.Table]",
         pool: Executor,
         world: World = REAL,
         ahead: int = 8,
@@ -203,24 +206,20 @@ class Trees:
         assert isinstance(found, Rows)
         return found
 
-    def rows_once(self, info: RangeInfo) -> Rows:
-        """The entries of a range, for a pass over a tree of any size: uses what is cached, pushes nothing out."""
-        found = self._cache.get(info.id)
-        return found if isinstance(found, Rows) else self._load(info)
-
-    def tables(self, infos: Iterable[RangeInfo], *, once: bool = False) -> Iterator[pa.Table]:
-        """The entries of ranges one after another, the next ones already being read."""
-        read = self.rows_once if once else self.rows
-        for _, rows in self.in_order(lambda info: read(info), infos):
+    def tables(self, infos: Iterable[RangeInfo]) -> Iterator[pa.Table]:
+        """The entries of ranges one after another, the next ones already being read. For a pass over a tree of any
+        size: uses what is cached, but pushes nothing out of the cache.
+        """
+        for _, rows in self.in_order(self._rows_once, infos, _SCAN_AHEAD):
             yield rows.table
 
-    def in_order(self, work: Callable[[A], B], things: Iterable[A]) -> Iterator[tuple[A, B]]:
+    def in_order(self, work: Callable[[A], B], things: Iterable[A], ahead: int | None = None) -> Iterator[tuple[A, B]]:
         """Each thing with what `work` makes of it, in order, a few ahead in the pool. `work` must not use the pool."""
         waiting: deque[tuple[A, Future[B]]] = deque()
         try:
             for thing in things:
                 waiting.append((thing, self._pool.submit(work, thing)))
-                if len(waiting) > self.ahead:
+                if len(waiting) > (self.ahead if ahead is None else ahead):
                     done, future = waiting.popleft()
                     yield done, future.result()
             while waiting:
@@ -245,6 +244,21 @@ class Trees:
             self._count(metaranges_written=1)
         return name
 
+    def write_layer(self, changes: pa.Table) -> FileName:
+        """Store staged changes as a file of their own."""
+        at = changes.schema.get_field_index("tombstone")
+        numbers = changes.set_column(at, "tombstone", changes["tombstone"].cast(pa.int64()))
+        return self._write(files.LAYER, digest("layer", numbers.combine_chunks()), changes)
+
+    def layer(self, name: FileName) -> pa.Table:
+        """The staged changes in a file, through the cache."""
+
+        def load() -> tuple[pa.Table, int]:
+            table = self._read(files.LAYER, name)
+            return table, 1 + table.nbytes
+
+        return self._cache.get_or_load(name, load)
+
     def _write_range(self, pieces: list[pa.Table], known: Callable[[Digest, str], FileName | None]) -> RangeInfo:
         table = pa.concat_tables(pieces).combine_chunks()
         content = digest("range", table)
@@ -254,6 +268,10 @@ class Trees:
             name = self._write(files.RANGE, content, table)
             self._count(ranges_written=1)
         return RangeInfo(content, name, first, last, table.num_rows, int(row_bytes(table).sum()))
+
+    def _rows_once(self, info: RangeInfo) -> Rows:
+        found = self._cache.get(info.id)
+        return found if isinstance(found, Rows) else self._load(info)
 
     def _load(self, info: RangeInfo) -> Rows:
         rows = Rows(self._read(files.RANGE, info.name))

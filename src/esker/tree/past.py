@@ -1,0 +1,73 @@
+"""The past as the engine sees it: trees by name, whatever they are made of.
+
+`StoredPast` is the real one. The simulator has another, of dicts, so that the engine's own code can run through many
+thousands of schedules a minute.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import pyarrow as pa
+
+from esker.model import Entry, FileName
+from esker.streams.listing import Sorted
+from esker.streams.rows import Changes
+from esker.tree import build, diff, merge, reading, rewrite
+from esker.tree.merge import Merged, Strategy
+from esker.tree.trees import Trees
+
+
+class Past(Protocol):
+    """Immutable trees. A tree's name begins with its digest: `format.names.digest_of` compares content."""
+
+    def empty(self) -> FileName: ...
+    def get(self, tree: FileName, path: str) -> Entry | None: ...
+    def seek(self, tree: FileName, path: str) -> tuple[Sorted, int] | None: ...
+    def scan(self, tree: FileName, start: str = "", prefix: str = "") -> Iterator[pa.Table]: ...
+    def build(self, batches: Iterable[pa.Table]) -> FileName: ...
+    def apply(self, tree: FileName, changes: Changes) -> FileName: ...
+    def preview(self, tree: FileName, changes: Changes) -> Iterator[pa.Table]: ...
+    def diff(self, left: FileName, right: FileName) -> Iterator[pa.Table]: ...
+    def merge(self, base: FileName, source: FileName, dest: FileName, strategy: Strategy) -> Merged: ...
+    def write_layer(self, changes: pa.Table) -> FileName: ...
+    def read_layer(self, name: FileName) -> pa.Table: ...
+
+
+class StoredPast:
+    """Trees of range files."""
+
+    def __init__(self, trees: Trees) -> None:
+        self.trees = trees
+
+    def empty(self) -> FileName:
+        return build.build(self.trees, [])
+
+    def get(self, tree: FileName, path: str) -> Entry | None:
+        return reading.get(self.trees, tree, path)
+
+    def seek(self, tree: FileName, path: str) -> tuple[Sorted, int] | None:
+        return reading.seek(self.trees, tree, path)
+
+    def scan(self, tree: FileName, start: str = "", prefix: str = "") -> Iterator[pa.Table]:
+        return reading.scan(self.trees, tree, start, prefix)
+
+    def build(self, batches: Iterable[pa.Table]) -> FileName:
+        return build.build(self.trees, batches)
+
+    def apply(self, tree: FileName, changes: Changes) -> FileName:
+        return rewrite.apply(self.trees, tree, [changes.rows], changes.deletes)
+
+    def preview(self, tree: FileName, changes: Changes) -> Iterator[pa.Table]:
+        return rewrite.preview(self.trees, tree, changes)
+
+    def diff(self, left: FileName, right: FileName) -> Iterator[pa.Table]:
+        return diff.diff(self.trees, left, right)
+
+    def merge(self, base: FileName, source: FileName, dest: FileName, strategy: Strategy) -> Merged:
+        return merge.merge(self.trees, base, source, dest, strategy)
+
+    def write_layer(self, changes: pa.Table) -> FileName:
+        return self.trees.write_layer(changes)
+
+    def read_layer(self, name: FileName) -> pa.Table:
+        return self.trees.layer(name)
