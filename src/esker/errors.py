@@ -4,6 +4,7 @@ A new class is due only where a caller would *do* something different; a new kin
 two causes apart. A message names the thing and the way out.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 
@@ -31,6 +32,7 @@ class Kind(StrEnum):
     NEEDS_PARENT = "needs-parent"
     TOO_MANY_LAYERS = "too-many-layers"
     HEAD_MOVED = "head-moved"
+    NO_MERGE_BASE = "no-merge-base"
     MERGE_CONFLICT = "merge-conflict"
     PATH_ESCAPES = "path-escapes"
     STORE_UNAVAILABLE = "store-unavailable"
@@ -39,6 +41,13 @@ class Kind(StrEnum):
     DAMAGED_RECORD = "damaged-record"
     MISSING_FILE = "missing-file"
     UNKNOWN_FORMAT = "unknown-format"
+    TAG_NOT_FOUND = "tag-not-found"
+    TAG_EXISTS = "tag-exists"
+    COMMIT_NOT_FOUND = "commit-not-found"
+    REF_NOT_FOUND = "ref-not-found"
+    INVALID_NAME = "invalid-name"
+    INVALID_REF = "invalid-ref"
+    AMBIGUOUS_REF = "ambiguous-ref"
 
 
 class EskerError(Exception):
@@ -49,7 +58,7 @@ class EskerError(Exception):
         self.kind = kind
         self.message = message
 
-    def __reduce__(self) -> tuple[type["EskerError"], tuple[Kind, str]]:
+    def __reduce__(self) -> tuple[type["EskerError"], tuple[object, ...]]:
         """Errors cross process boundaries (Spark workers), so both arguments must survive pickling."""
         return (type(self), (self.kind, self.message))
 
@@ -59,7 +68,14 @@ class NotFoundError(EskerError):
 
 
 class ConflictError(EskerError):
-    """Look at what is there, then decide."""
+    """Look at what is there, then decide. `paths` are those in conflict, if that is the cause."""
+
+    def __init__(self, kind: Kind, message: str, paths: Sequence[str] = ()) -> None:
+        super().__init__(kind, message)
+        self.paths = paths
+
+    def __reduce__(self) -> tuple[type["EskerError"], tuple[object, ...]]:
+        return (type(self), (self.kind, self.message, self.paths))
 
 
 class InvalidError(EskerError):

@@ -4,12 +4,13 @@
 thousands of schedules a minute.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
 
 from esker.model import Entry, FileName
+from esker.streams.entries import IDENTITY
 from esker.streams.listing import Sorted
 from esker.streams.rows import Changes
 from esker.tree import build, diff, merge, reading, rewrite
@@ -26,11 +27,12 @@ class Past(Protocol):
     def scan(self, tree: FileName, start: str = "", prefix: str = "") -> Iterator[pa.Table]: ...
     def build(self, batches: Iterable[pa.Table]) -> FileName: ...
     def apply(self, tree: FileName, changes: Changes) -> FileName: ...
-    def preview(self, tree: FileName, changes: Changes) -> Iterator[pa.Table]: ...
+    def preview(self, tree: FileName, changes: Changes, columns: Sequence[str] = IDENTITY) -> Iterator[pa.Table]: ...
     def diff(self, left: FileName, right: FileName) -> Iterator[pa.Table]: ...
     def merge(self, base: FileName, source: FileName, dest: FileName, strategy: Strategy) -> Merged: ...
     def write_layer(self, changes: pa.Table) -> FileName: ...
     def read_layer(self, name: FileName) -> pa.Table: ...
+    def delete_layer(self, name: FileName) -> None: ...
 
 
 class StoredPast:
@@ -57,8 +59,8 @@ class StoredPast:
     def apply(self, tree: FileName, changes: Changes) -> FileName:
         return rewrite.apply(self.trees, tree, [changes.rows], changes.deletes)
 
-    def preview(self, tree: FileName, changes: Changes) -> Iterator[pa.Table]:
-        return rewrite.preview(self.trees, tree, changes)
+    def preview(self, tree: FileName, changes: Changes, columns: Sequence[str] = IDENTITY) -> Iterator[pa.Table]:
+        return rewrite.preview(self.trees, tree, changes, columns)
 
     def diff(self, left: FileName, right: FileName) -> Iterator[pa.Table]:
         return diff.diff(self.trees, left, right)
@@ -71,3 +73,6 @@ class StoredPast:
 
     def read_layer(self, name: FileName) -> pa.Table:
         return self.trees.layer(name)
+
+    def delete_layer(self, name: FileName) -> None:
+        self.trees.delete_layer(name)

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from esker.model import FileName
 from esker.streams.arrays import Bools, after_prefix, lower_bound, only_chunk
-from esker.streams.entries import CHANGES, NO_CHANGES, NO_ENTRIES, check
+from esker.streams.entries import CHANGES, IDENTITY, NO_CHANGES, NO_ENTRIES, check
 from esker.streams.rows import Changes, Feed, compare, minimal, outside, overlay
 from esker.tree.trees import Metarange, Trees
 from esker.tree.writer import Writer
@@ -47,15 +47,15 @@ def apply(trees: Trees, base: FileName, changes: Iterable[pa.Table], prefixes: I
     return tree
 
 
-def preview(trees: Trees, base: FileName, changes: Changes) -> Iterator[pa.Table]:
-    """What `apply` would change, as `DELTAS` in order, by content. Writes nothing."""
+def preview(trees: Trees, base: FileName, changes: Changes, columns: Sequence[str] = IDENTITY) -> Iterator[pa.Table]:
+    """What `apply` would change, as `DELTAS` in order: rows that differ in `columns`. Writes nothing."""
     meta = trees.metarange(base)
 
     def work(step: _Step) -> pa.Table:
         rows = trees.rows(meta.info(step.range)).table if step.range < len(meta) else NO_ENTRIES
         places = outside(rows, changes.deletes)
         under = rows if places is None else rows.take(pa.array(places))
-        return compare(rows, overlay(under, pa.concat_tables([NO_CHANGES, *step.changes]).combine_chunks())[0])
+        return compare(rows, overlay(under, pa.concat_tables([NO_CHANGES, *step.changes]).combine_chunks())[0], columns)
 
     for _, deltas in trees.in_order(work, _plan(meta, Feed([changes.rows]), changes.deletes)):
         if deltas.num_rows:

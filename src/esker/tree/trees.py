@@ -259,6 +259,10 @@ class Trees:
 
         return self._cache.get_or_load(name, load)
 
+    def delete_layer(self, name: FileName) -> None:
+        """Take a layer's file away: nothing names it any more."""
+        self._blobs.delete([_blob(files.LAYER, name)])
+
     def _write_range(self, pieces: list[pa.Table], known: Callable[[Digest, str], FileName | None]) -> RangeInfo:
         table = pa.concat_tables(pieces).combine_chunks()
         content = digest("range", table)

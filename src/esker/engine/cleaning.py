@@ -1,0 +1,68 @@
+"""Cleaning: taking away what fell off branches, once no reader can still look at it.
+
+    1. note     what a branch dropped goes to the `cleanup` partition
+    2. forget   it is taken off the branch's record, by swap
+    3. wait     the grace time, on this process's own clock, from when it first saw the note
+    4. delete   the token's records, its guard, or the layer's file; then the note
+
+A crash after any step leaves a note, or a layer that is still on its branch's record, and the next cleaner goes on.
+Deleting twice is no error, so several may run at once.
+"""
+
+from typing import Final
+
+import msgspec
+
+from esker.engine.lake import Lake
+from esker.model import Layer, Repository
+from esker.staging import tokens
+from esker.stores.kv import items
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Layer)
+_BATCH: Final = 1000
+
+
+class Cleaner:
+    """Cleans one repository; remembers when it first saw each note, so it must live as long as the grace time."""
+
+    def __init__(self, lake: Lake, repo: Repository) -> None:
+        self._lake = lake
+        self._repo = repo
+        self._notes = f"cleanup/{repo.uid}"
+        self._seen_s: dict[bytes, float] = {}
+
+    def run(self) -> int:
+        """One round: how many layers were deleted for good."""
+        self._collect()
+        now_s = self._lake.world.monotonic_s()
+        notes = {item.key: item.record for item in items(self._lake.kv, self._notes)}
+        self._seen_s = {key: self._seen_s.get(key, now_s) for key in notes}
+        due = [key for key in notes if now_s - self._seen_s[key] >= self._lake.settings.grace_s]
+        for key in due:
+            self._delete(_DECODER.decode(notes[key].value))
+            self._lake.kv.delete(self._notes, key)
+        return len(due)
+
+    def _collect(self) -> None:
+        """Move what branches dropped to the notes."""
+        branches = self._lake.branches(self._repo)
+        for name, record in branches.page("", _BATCH, deleted=True):
+            if record.dropped:
+                ids = [layer.id for layer in record.dropped]
+                self._lake.kv.put_many(
+                    self._notes, ((layer.id.encode(), _ENCODER.encode(layer)) for layer in record.dropped)
+                )
+                branches.forget(name, ids)
+
+    def _delete(self, layer: Layer) -> None:
+        kv = self._lake.kv
+        if layer.token:
+            partition = tokens.partition(layer.token)
+            while found := kv.scan(partition, limit=_BATCH):
+                kv.delete_many(partition, [item.key for item in found])
+            if kv.guards:
+                guard = self._lake.branches(self._repo).guard(layer.token)
+                kv.delete(guard.partition, guard.key)
+        if layer.file:
+            self._lake.past(self._repo).delete_layer(layer.file)

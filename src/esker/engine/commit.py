@@ -1,0 +1,128 @@
+"""Commit: turn the staged changes of a branch into a new immutable tree.
+
+    1. seal     the open token takes no more writes: what comes later belongs to the next commit     refs
+    2. fold     the sealed layers into one, newest wins, and apply it to the parent's tree           staging, tree
+    3. record   the commit, to which nothing points yet                                              refs
+    4. advance  swap the branch onto it, and the folded layers off it                                refs
+
+A crash after any step leaves garbage, never damage. If another commit is first, it may have taken some of our layers:
+we go on from what is there. Layers that were sealed meanwhile stay.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+from esker.engine import protection
+from esker.engine.lake import Lake
+from esker.engine.protection import Action
+from esker.errors import ContentionError, InvalidError, Kind
+from esker.format.names import digest_of
+from esker.model import Commit, CommitID, FileName, Layer, LayerID, Repository
+from esker.refs import commits
+from esker.refs.records import Branch
+
+NO_METADATA: Final[Mapping[str, str]] = MappingProxyType({})
+
+_TRIES_MAX: Final = 30
+_NONCE_BYTES: Final = 8
+
+
+def commit(
+    lake: Lake,
+    repo: Repository,
+    branch: str,
+    message: str,
+    *,
+    committer: str = "",
+    metadata: Mapping[str, str] = NO_METADATA,
+    date_ms: int | None = None,
+    allow_empty: bool = False,
+) -> CommitID:
+    """Commit all that was staged on `branch` before this call: the new commit. InvalidError if that changes nothing."""
+    protection.check(lake, repo, branch, Action.COMMIT)
+    branches = lake.branches(repo)
+    started = branches.update(branch, lambda record: record.rotated(branches.fresh_token()))
+    assert started is not None
+    ours = {layer.id for layer in started.sealed}
+    record = started
+    for _ in range(_TRIES_MAX):
+        folded = layers_to_fold(record, ours)
+        if not folded and not allow_empty:
+            raise _nothing(repo, branch, started, record)
+        parent = lake.commits(repo).get(record.commit)
+        tree = fold(lake, repo, parent.tree, folded)
+        if digest_of(tree) == digest_of(parent.tree) and not allow_empty:
+            if drop(lake, repo, branch, record, folded):
+                raise _nothing(repo, branch, started, record)
+        else:
+            made = record_commit(
+                lake,
+                repo,
+                tree=tree,
+                parents=(record.commit,),
+                message=message,
+                committer=committer,
+                metadata=metadata,
+                date_ms=date_ms,
+            )
+            if branches.update(branch, partial(Branch.advanced, commit=made, base=record.commit, folded=folded)):
+                return made
+        record = branches.get(branch)
+    raise ContentionError(Kind.CONTENTION, f"other commits to {branch!r} of {repo.name!r} kept winning: try again")
+
+
+def layers_to_fold(record: Branch, ours: set[LayerID]) -> tuple[Layer, ...]:
+    """The oldest layers, up to the newest of `ours` that is still there: a fold takes all that lies below."""
+    for at, layer in enumerate(record.sealed):
+        if layer.id in ours:
+            return record.sealed[at:]
+    return ()
+
+
+def fold(lake: Lake, repo: Repository, tree: FileName, folded: tuple[Layer, ...]) -> FileName:
+    """The tree with these layers over it."""
+    if not folded:
+        return tree
+    return lake.past(repo).apply(tree, lake.stack_of(repo, folded).fold())
+
+
+def drop(lake: Lake, repo: Repository, branch: str, record: Branch, folded: tuple[Layer, ...]) -> bool:
+    """Take layers that change nothing off the branch, so that it is clean again. Whether they still were its oldest."""
+    unmoved = partial(Branch.advanced, commit=record.commit, base=record.commit, folded=folded)
+    return lake.branches(repo).update(branch, unmoved) is not None
+
+
+def record_commit(
+    lake: Lake,
+    repo: Repository,
+    *,
+    tree: FileName,
+    parents: tuple[CommitID, ...],
+    message: str,
+    committer: str = "",
+    metadata: Mapping[str, str] = NO_METADATA,
+    date_ms: int | None = None,
+) -> CommitID:
+    """Store a commit, to which nothing points yet."""
+    history = lake.commits(repo)
+    return commits.put(
+        lake.kv,
+        repo.uid,
+        Commit(
+            tree=tree,
+            parents=parents,
+            committer=committer,
+            message=message,
+            date_ms=lake.world.now_ms() if date_ms is None else date_ms,
+            metadata=dict(metadata),
+            generation=1 + max((history.get(parent).generation for parent in parents), default=0),
+            nonce=lake.world.token(_NONCE_BYTES),
+        ),
+    )
+
+
+def _nothing(repo: Repository, branch: str, started: Branch, now: Branch) -> InvalidError:
+    taken = "" if now.commit == started.commit else f": commit {now.commit[:12]} took what was staged, or a reset did"
+    return InvalidError(Kind.NO_CHANGES, f"nothing to commit on {branch!r} of {repo.name!r}{taken}")

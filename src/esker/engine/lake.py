@@ -1,0 +1,61 @@
+"""A lake, opened: the stores, and what the verbs share. Frozen; every verb is a function over it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from esker.model import Layer, Repository
+from esker.refs.branches import Branches
+from esker.refs.commits import Commits
+from esker.refs.records import Branch
+from esker.settings import DEFAULTS, Settings
+from esker.staging.stack import Stack
+from esker.stores.kv import KVStore
+from esker.tree.past import Past
+from esker.world import REAL, World
+
+
+@dataclass(frozen=True)
+class Lake:
+    """`open_past` opens the trees of a repository; what it returns is kept, and shared by threads."""
+
+    kv: KVStore
+    open_past: Callable[[Repository], Past]
+    settings: Settings = DEFAULTS
+    world: World = REAL
+    remembered: dict[tuple[str, bytes], tuple[float, Any]] = field(default_factory=dict)
+    """Settings of repositories, and when they were read: for `engine.protection`."""
+    _pasts: dict[str, Past] = field(default_factory=dict)
+    _branches: dict[str, Branches] = field(default_factory=dict)
+    _commits: dict[str, Commits] = field(default_factory=dict)
+
+    def past(self, repo: Repository) -> Past:
+        """The repository's trees."""
+        found = self._pasts.get(repo.uid)
+        if found is None:
+            found = self._pasts.setdefault(repo.uid, self.open_past(repo))
+        return found
+
+    def branches(self, repo: Repository) -> Branches:
+        """The repository's branch records."""
+        found = self._branches.get(repo.uid)
+        if found is None:
+            found = self._branches.setdefault(repo.uid, Branches(self.kv, self.world, repo.name, repo.uid))
+        return found
+
+    def commits(self, repo: Repository) -> Commits:
+        """The repository's commits, through a cache."""
+        found = self._commits.get(repo.uid)
+        if found is None:
+            found = self._commits.setdefault(repo.uid, Commits(self.kv, repo.uid))
+        return found
+
+    def stack(self, repo: Repository, record: Branch) -> Stack:
+        """What is staged on a branch, as the record has it."""
+        if self.settings.dirty_read_optimization or record.dirty:
+            return self.stack_of(repo, record.layers)
+        return self.stack_of(repo, (record.open_layer, *record.layers))
+
+    def stack_of(self, repo: Repository, layers: tuple[Layer, ...]) -> Stack:
+        """These layers, newest first, to read."""
+        return Stack(self.kv, self.past(repo).read_layer, layers)

@@ -1,0 +1,64 @@
+"""What a repository's rules forbid: writes to a read-only repository, and to protected branches."""
+
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Final
+
+import msgspec
+
+from esker.engine.lake import Lake
+from esker.errors import ForbiddenError, Kind
+from esker.model import Repository
+
+
+class Action(StrEnum):
+    STAGING_WRITE = "staging_write"
+    COMMIT = "commit"
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Actions that are blocked on the branches whose names match the glob `pattern`."""
+
+    pattern: str
+    blocked: tuple[Action, ...] = (Action.STAGING_WRITE, Action.COMMIT)
+
+
+_KEY: Final = b"branch_protection"
+_AGE_MAX_S: Final = 3.0
+"""A rule takes effect within so long: reading it at each write would double the writes' cost."""
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(tuple[Rule, ...])
+
+
+def rules(lake: Lake, repo: Repository) -> tuple[Rule, ...]:
+    """The rules as they are now."""
+    found = lake.kv.get(f"settings/{repo.uid}", _KEY)
+    return _DECODER.decode(found.value) if found else ()
+
+
+def set_rules(lake: Lake, repo: Repository, new: tuple[Rule, ...]) -> None:
+    """Replace all rules. Other processes follow within a few seconds."""
+    lake.kv.put(f"settings/{repo.uid}", _KEY, _ENCODER.encode(new))
+    lake.remembered.pop((repo.uid, _KEY), None)
+
+
+def check(lake: Lake, repo: Repository, branch: str, action: Action) -> None:
+    """ForbiddenError if the repository's rules block this."""
+    if repo.read_only:
+        raise ForbiddenError(Kind.READ_ONLY, f"repository {repo.name!r} is read-only")
+    for rule in _remembered(lake, repo):
+        if action in rule.blocked and fnmatchcase(branch, rule.pattern):
+            raise ForbiddenError(
+                Kind.PROTECTED_BRANCH,
+                f"branch {branch!r} of {repo.name!r} is protected by the rule {rule.pattern!r}, which blocks {action}: "
+                "write to another branch and merge it",
+            )
+
+
+def _remembered(lake: Lake, repo: Repository) -> tuple[Rule, ...]:
+    now = lake.world.monotonic_s()
+    found = lake.remembered.get((repo.uid, _KEY))
+    if found is None or now - found[0] > _AGE_MAX_S:
+        found = lake.remembered[repo.uid, _KEY] = (now, rules(lake, repo))
+    return found[1]

@@ -1,0 +1,65 @@
+"""What a ref expression stands for in a repository."""
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Final, NamedTuple
+
+from esker.engine.lake import Lake
+from esker.model import CommitID, Repository
+from esker.refs import expressions, tags
+from esker.refs.expressions import Lookup, View
+from esker.refs.names import is_commit_id
+from esker.refs.records import Branch
+
+_SUGGESTED_FROM_MAX: Final = 1000
+"""Names looked through to suggest one."""
+
+
+class Ref(NamedTuple):
+    """A ref, resolved: a commit, and the branch's record where what is staged counts too."""
+
+    commit: CommitID
+    branch: str | None = None
+    record: Branch | None = None
+
+
+def resolve(lake: Lake, repo: Repository, ref: str) -> Ref:
+    """What `ref` stands for now. NotFoundError if nothing does."""
+    branches = lake.branches(repo)
+    if not is_commit_id(ref) and ref.isidentifier():  # most reads name a branch, and nothing but
+        record = branches.find(ref)
+        if record is not None:
+            return Ref(record.commit, ref, record)
+    records: dict[str, Branch] = {}
+
+    def find_branch(name: str) -> CommitID | None:
+        record = branches.find(name)
+        if record is None:
+            return None
+        records[name] = record
+        return record.commit
+
+    def find_tag(name: str) -> CommitID | None:
+        tag = tags.find(lake.kv, repo.uid, name)
+        return tag.commit if tag else None
+
+    def names() -> Iterator[str]:
+        found = chain(
+            (name for name, _ in branches.page("", 100)), (name for name, _ in tags.page(lake.kv, repo.uid).items)
+        )
+        return islice(found, _SUGGESTED_FROM_MAX)
+
+    commits = lake.commits(repo)
+    lookup = Lookup(repo.name, find_branch, find_tag, commits.get, commits.find_prefix, names)
+    found = expressions.resolve(expressions.parse(ref), lookup)
+    if found.branch is None or found.view is View.COMMITTED:
+        return Ref(found.commit)
+    return Ref(found.commit, found.branch, records[found.branch])
+
+
+def commit_of(lake: Lake, repo: Repository, ref: str) -> CommitID:
+    """The commit that `ref` stands for, without what is staged. InvalidError if it asks for that."""
+    found = resolve(lake, repo, ref)
+    if ref.endswith(View.STAGED):
+        expressions.Resolved(ref, found.commit, found.branch, View.STAGED).as_commit()
+    return found.commit

@@ -1,0 +1,80 @@
+"""Repositories: create, look up, delete."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from esker.engine.commit import NO_METADATA, record_commit
+from esker.engine.lake import Lake
+from esker.errors import InvalidError, Kind
+from esker.model import Repository
+from esker.refs import repositories
+from esker.refs.names import check_branch, check_repository
+from esker.tree.cutting import Cutting
+
+UID_BYTES: Final = 12
+
+
+def create(
+    lake: Lake,
+    name: str,
+    namespace: str,
+    *,
+    default_branch: str = "main",
+    committer: str = "",
+    metadata: Mapping[str, str] = NO_METADATA,
+    read_only: bool = False,
+    cutting: Cutting | None = None,
+) -> Repository:
+    """A new repository with one branch, which has one empty commit.
+
+    The record comes last: until then nobody sees any of it.
+    """
+    check_repository(name)
+    check_branch(default_branch)
+    taken = next((repo for repo in repositories.every(lake.kv) if _overlap(repo.namespace, namespace)), None)
+    if taken:
+        raise InvalidError(
+            Kind.INVALID_ARGUMENT,
+            f"{namespace} overlaps {taken.namespace}, where repository {taken.name!r} keeps its data",
+        )
+    cutting = cutting or Cutting(salt=int(lake.world.token(8), 16))
+    repo = Repository(
+        name=name,
+        uid=lake.world.token(UID_BYTES),
+        namespace=namespace,
+        default_branch=default_branch,
+        created_ms=lake.world.now_ms(),
+        read_only=read_only,
+        metadata=dict(metadata),
+        **msgspec.structs.asdict(cutting),
+    )
+    first = record_commit(
+        lake, repo, tree=lake.past(repo).empty(), parents=(), message="Repository created", committer=committer
+    )
+    lake.branches(repo).create(default_branch, first)
+    repositories.create(lake.kv, repo)
+    return repo
+
+
+def get(lake: Lake, name: str) -> Repository:
+    """The repository called `name`. NotFoundError if there is none."""
+    return repositories.get(lake.kv, name)
+
+
+def delete(lake: Lake, name: str) -> None:
+    """Forget the repository. Its blobs stay where they are."""
+    repositories.delete(lake.kv, repositories.get(lake.kv, name))
+
+
+def cutting_of(repo: Repository) -> Cutting:
+    return Cutting(
+        salt=repo.salt, entries_mean=repo.entries_mean, entries_max=repo.entries_max, bytes_max=repo.bytes_max
+    )
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one of two places lies in the other."""
+    one, other = one.rstrip("/") + "/", other.rstrip("/") + "/"
+    return one.startswith(other) or other.startswith(one)

@@ -1,0 +1,100 @@
+"""Reset: drop what is staged on a branch, all of it or under a prefix.
+
+All of it is one swap. Of a prefix: a layer that says of each path changed under it what the commit says, laid directly
+above the layers that were looked at. Writes that were sealed since stay on top of it, and a commit in flight, which
+folds the layers below, cannot undo it.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esker.engine import layers, protection
+from esker.engine.lake import Lake
+from esker.engine.protection import Action
+from esker.errors import ContentionError, Kind
+from esker.model import FileName, Repository
+from esker.refs.records import Branch
+from esker.staging.stack import UNKNOWN, Stack
+from esker.streams.arrays import after_prefix
+from esker.streams.entries import CHANGES, NO_CHANGES, changes_of
+from esker.streams.rows import WHOLE_ROW, Changes, minimal
+
+_TRIES_MAX: Final = 100
+
+
+def reset(lake: Lake, repo: Repository, branch: str) -> None:
+    """Drop everything that is staged."""
+    protection.check(lake, repo, branch, Action.STAGING_WRITE)
+    branches = lake.branches(repo)
+    branches.update(branch, lambda record: record.reset(branches.fresh_token()))
+
+
+def reset_prefix(lake: Lake, repo: Repository, branch: str, prefix: str) -> None:
+    """Drop what is staged of paths that begin with `prefix`."""
+    if prefix == "":
+        reset(lake, repo, branch)
+        return
+
+    def committed(tree: FileName, stack: Stack) -> pa.Table:
+        staged = clipped(stack.fold(prefix, after_prefix(prefix)), prefix)
+        deltas = list(lake.past(repo).preview(tree, staged, WHOLE_ROW))
+        return pa.concat_tables([NO_CHANGES, *map(_undone, deltas)]).combine_chunks()
+
+    _restore(lake, repo, branch, committed)
+
+
+def reset_path(lake: Lake, repo: Repository, branch: str, path: str) -> None:
+    """Drop what is staged of one path."""
+
+    def committed(tree: FileName, stack: Stack) -> pa.Table:
+        if stack.lookup(path) is UNKNOWN:
+            return NO_CHANGES
+        entry = lake.past(repo).get(tree, path)
+        return changes_of([entry] if entry else [], [path])
+
+    _restore(lake, repo, branch, committed)
+
+
+def _restore(lake: Lake, repo: Repository, branch: str, committed: Callable[[FileName, Stack], pa.Table]) -> None:
+    """Lay what `committed` makes of the commit's tree and the layers over it directly above those layers."""
+    protection.check(lake, repo, branch, Action.STAGING_WRITE)
+    branches = lake.branches(repo)
+    for _ in range(_TRIES_MAX):
+        seen = branches.update(branch, lambda record: record.rotated(branches.fresh_token()))
+        assert seen is not None
+        changes = committed(lake.commits(repo).get(seen.commit).tree, lake.stack_of(repo, seen.sealed))
+        if changes.num_rows == 0:
+            return
+        file = lake.past(repo).write_layer(changes)
+
+        def above(now: Branch, seen: Branch = seen, file: FileName = file) -> Branch | None:
+            layer = layers.fresh_layer(lake, repo, branch, now, file, ())
+            return now.restored(layer, base=seen.commit, folded=seen.sealed)
+
+        if branches.update(branch, above):
+            return
+    raise ContentionError(Kind.CONTENTION, f"branch {branch!r} of {repo.name!r} kept changing: try again")
+
+
+def clipped(changes: Changes, prefix: str) -> Changes:
+    """The changes, their prefix deletes confined to what lies under `prefix`."""
+    inside = (deleted if deleted.startswith(prefix) else prefix for deleted in changes.deletes)
+    overlapping = (
+        kept
+        for kept, deleted in zip(inside, changes.deletes, strict=True)
+        if deleted.startswith(prefix) or prefix.startswith(deleted)
+    )
+    return Changes(changes.rows, minimal(overlapping))
+
+
+def _undone(deltas: pa.Table) -> pa.Table:
+    """The changes that lead back: what was there, or a tombstone."""
+    columns = {name: deltas[f"was_{name}"] for name in WHOLE_ROW}
+    return (
+        pa.table({"path": deltas["path"], **columns, "tombstone": pc.invert(deltas["was"])})
+        .select(CHANGES.names)
+        .cast(CHANGES)
+    )

@@ -1,0 +1,79 @@
+"""What a ref shows, read so that the answer is of one moment.
+
+Nothing that a branch record names is taken away sooner than the grace time after it fell off the branch. So an answer
+that came from a record's layers within half of that time stands. A later one stands if the branch, looked at again,
+still has all of these layers; else it is read again.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
+
+from esker.engine import metrics
+from esker.engine.lake import Lake
+from esker.engine.refs import Ref, resolve
+from esker.errors import ContentionError, CorruptError, Kind
+from esker.model import Entry, FileName, Repository
+from esker.refs.records import Branch
+from esker.staging.stack import UNKNOWN, Stack
+
+T = TypeVar("T")
+
+_TRIES_MAX: Final = 20
+
+
+class Snapshot(NamedTuple):
+    """A tree, and the layers over it, if there are any to look into."""
+
+    tree: FileName
+    stack: Stack | None
+
+
+def read(lake: Lake, repo: Repository, ref: str, op: str, action: Callable[[Snapshot], T]) -> T:
+    """What `action` makes of what `ref` shows; `op` names it in the metrics."""
+    for _ in range(_TRIES_MAX):
+        seen_s = lake.world.monotonic_s()
+        found = resolve(lake, repo, ref)
+        snapshot = snapshot_of(lake, repo, found, op)
+        try:
+            answer = action(snapshot)
+        except CorruptError as error:
+            if error.kind is not Kind.MISSING_FILE or _still_there(lake, repo, found):
+                raise
+            continue
+        if snapshot.stack is None or lake.world.monotonic_s() - seen_s < lake.settings.grace_s / 2:
+            return answer
+        if _still_there(lake, repo, found):
+            return answer
+    raise ContentionError(Kind.CONTENTION, f"{ref!r} of {repo.name!r} changed faster than it could be read: try again")
+
+
+def snapshot_of(lake: Lake, repo: Repository, found: Ref, op: str) -> Snapshot:
+    """The tree and the layers of a resolved ref."""
+    tree = lake.commits(repo).get(found.commit).tree
+    if found.branch is None or found.record is None:
+        return Snapshot(tree, None)
+    looks = not found.record.clean or not lake.settings.dirty_read_optimization
+    metrics.branch_read(repo.name, found.branch, dirty=not found.record.clean, staging=looks, op=op)
+    return Snapshot(tree, lake.stack(repo, found.record) if looks else None)
+
+
+def entry_at(lake: Lake, repo: Repository, snapshot: Snapshot, path: str) -> Entry | None:
+    """The entry at `path`, if there is one."""
+    found = snapshot.stack.lookup(path) if snapshot.stack else UNKNOWN
+    return lake.past(repo).get(snapshot.tree, path) if found is UNKNOWN else found
+
+
+def present(lake: Lake, repo: Repository, record: Branch, path: str) -> bool:
+    """Whether the branch shows an entry at `path`, as the record has it."""
+    tree = lake.commits(repo).get(record.commit).tree
+    return entry_at(lake, repo, Snapshot(tree, lake.stack(repo, record)), path) is not None
+
+
+def _still_there(lake: Lake, repo: Repository, found: Ref) -> bool:
+    """Whether the branch still has every layer that was looked into."""
+    if found.branch is None or found.record is None:
+        return True
+    now = lake.branches(repo).find(found.branch)
+    return now is not None and {layer.id for layer in found.record.layers} <= {
+        layer.id for layer in (now.open_layer, *now.sealed)
+    }

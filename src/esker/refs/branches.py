@@ -1,0 +1,164 @@
+"""Branch records in the store: read, created, and changed by compare-and-swap.
+
+Only `update` changes a branch (`create` and `forget` make room for one, and clear away what it left). Around it hold:
+
+- Each swap carries an operation id, kept in the record for a while. A writer whose answer was lost reads the record:
+  its id is there (applied), or is not and too few swaps have passed to push it out (certainly not applied, since a
+  delayed request still carries the old version: swap again), or nobody can tell (`OutcomeUnknownError`).
+- Ids of tokens and layers are drawn inside of `change`, so each attempt has its own.
+- The guard of a token is written in the very swap that opens or seals it, so that it always says what the record says:
+  a staged write that finds it open is visible, and none lands in a token once it is sealed.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Final
+
+import msgspec
+
+from esker.errors import (
+    ConflictError,
+    ContentionError,
+    CorruptError,
+    Kind,
+    NotFoundError,
+    OutcomeUnknownError,
+)
+from esker.model import CommitID, LayerID, Token
+from esker.refs.records import RECENT_MAX, Branch
+from esker.stores.kv import Guard, KVStore, Put, Record, items
+from esker.world import World
+
+TRIES_MAX: Final = 100
+"""Each lost try is another's success, so to lose so many in a row takes many writers that do nothing else."""
+
+PAUSE_MAX_S: Final = 0.05
+
+TOKEN_BYTES: Final = 12
+
+OPEN: Final = b"open"
+SEALED: Final = b"sealed"
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Branch)
+
+
+class Branches:
+    """The branches of one repository."""
+
+    def __init__(self, kv: KVStore, world: World, repository: str, uid: str) -> None:
+        self._kv = kv
+        self._world = world
+        self._repository = repository
+        self._partition = f"branches/{uid}"
+        self._guards = f"guards/{uid}"
+
+    def get(self, name: str) -> Branch:
+        """The record as it is now. NotFoundError if there is no such branch."""
+        found = self._kv.get(self._partition, name.encode())
+        return self._live(name, found)[0]
+
+    def find(self, name: str) -> Branch | None:
+        """The record as it is now, if there is such a branch."""
+        found = self._kv.get(self._partition, name.encode())
+        record = decode(name, found) if found else None
+        return None if record is None or record.deleted else record
+
+    def guard(self, token: Token) -> Guard:
+        """What holds as long as `token` takes writes."""
+        return Guard(self._guards, token.encode(), OPEN)
+
+    def fresh_token(self) -> Token:
+        return Token(self._world.token(TOKEN_BYTES))
+
+    def page(self, after: str, amount: int, *, deleted: bool = False) -> Iterator[tuple[str, Branch]]:
+        """Branches whose names come after `after`, in order, from pages of about `amount`; with tombstones if asked."""
+        for key, found in items(self._kv, self._partition, after.encode() + b"\0" if after else b"", amount):
+            record = decode(key.decode(), found)
+            if deleted or not record.deleted:
+                yield key.decode(), record
+
+    def forget(self, name: str, layers: Collection[LayerID]) -> None:
+        """Take these off what the record says was dropped. A tombstone goes when nothing is left of it."""
+        while found := self._kv.get(self._partition, name.encode()):
+            record = decode(name, found)
+            cleaned = record.cleaned(layers)
+            if record.deleted and not cleaned.dropped:
+                done = self._kv.delete_if(self._partition, name.encode(), found.version)
+            elif cleaned.dropped == record.dropped:
+                return
+            else:
+                changed = cleaned.stamped(self._world.token(8))
+                done = self._kv.put_if(self._partition, name.encode(), _ENCODER.encode(changed), found.version)
+            if done:
+                return
+
+    def create(self, name: str, commit: CommitID, *, hidden: bool = False) -> Branch:
+        """A branch at `commit`, with nothing staged. ConflictError if there is one."""
+        while True:
+            # Swaps are counted on from the clock, so that no former branch of this name can have had these numbers.
+            seq = self._world.now_ms()
+            record = Branch(commit=commit, token=self.fresh_token(), dirty=False, hidden=hidden, seq=seq)
+            if self._kv.put_if(self._partition, name.encode(), _ENCODER.encode(record), None):
+                return record
+            found = self._kv.get(self._partition, name.encode())
+            if found is None:
+                continue
+            former = decode(name, found)
+            if not former.deleted:
+                raise ConflictError(Kind.BRANCH_EXISTS, f"branch {name!r} already exists in {self._repository!r}")
+            record = msgspec.structs.replace(record, dropped=former.dropped, seq=max(seq, former.seq + RECENT_MAX + 1))
+            if self._kv.put_if(self._partition, name.encode(), _ENCODER.encode(record), found.version):
+                return record
+
+    def update(self, name: str, change: Callable[[Branch], Branch | None]) -> Branch | None:
+        """Install what `change` makes of the record: the record installed, or a later one if that was not told at once;
+        None if `change` was overtaken.
+
+        `change` may be called many times, each time with the newest record, and must return None unless all that its
+        caller relied on still holds. If it returns the very record, nothing is written.
+        """
+        operation = self._world.token(8)
+        unsure_since: int | None = None
+        for attempt in range(TRIES_MAX):
+            record, found = self._live(name, self._kv.get(self._partition, name.encode()))
+            if unsure_since is not None:
+                if operation in record.recent:
+                    return record
+                if record.seq - unsure_since > RECENT_MAX:
+                    raise OutcomeUnknownError(message=f"a change to branch {name!r} got no answer, and may have landed")
+            changed = change(record)
+            if changed is None or changed is record:
+                return changed
+            changed = changed.stamped(operation)
+            try:
+                if self._swap(name, record, changed, found):
+                    return changed
+            except OutcomeUnknownError:
+                unsure_since = record.seq if unsure_since is None else unsure_since
+            self._world.sleep(self._world.chance() * min(PAUSE_MAX_S, 0.001 * 2**attempt))
+        raise ContentionError(
+            Kind.CONTENTION,
+            f"branch {name!r} of {self._repository!r} kept changing through {TRIES_MAX} tries: try again",
+        )
+
+    def _swap(self, name: str, record: Branch, changed: Branch, found: Record) -> bool:
+        guards = []
+        if self._kv.guards:
+            if record.dirty and changed.token != record.token:
+                guards.append(Put(self._guards, record.token.encode(), SEALED))
+            if changed.dirty and (changed.token != record.token or not record.dirty):
+                guards.append(Put(self._guards, changed.token.encode(), OPEN))
+        return self._kv.put_if(self._partition, name.encode(), _ENCODER.encode(changed), found.version, guards)
+
+    def _live(self, name: str, found: Record | None) -> tuple[Branch, Record]:
+        record = decode(name, found) if found else None
+        if found is None or record is None or record.deleted:
+            raise NotFoundError(Kind.BRANCH_NOT_FOUND, f"no branch {name!r} in {self._repository!r}")
+        return record, found
+
+
+def decode(name: str, found: Record) -> Branch:
+    try:
+        return _DECODER.decode(found.value)
+    except msgspec.DecodeError as error:
+        raise CorruptError(Kind.DAMAGED_RECORD, f"the record of branch {name!r} cannot be read: {error}") from None

@@ -1,0 +1,47 @@
+"""Repository records: by name, in one partition."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from esker.errors import ConflictError, CorruptError, Kind, NotFoundError
+from esker.model import Repository
+from esker.stores.kv import KVStore, Record, items
+
+_PARTITION: Final = "repositories"
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Repository)
+
+
+def create(kv: KVStore, repository: Repository) -> None:
+    """ConflictError if there is one of this name."""
+    if not kv.put_if(_PARTITION, repository.name.encode(), _ENCODER.encode(repository), None):
+        raise ConflictError(Kind.REPOSITORY_EXISTS, f"repository {repository.name!r} already exists")
+
+
+def get(kv: KVStore, name: str) -> Repository:
+    found = kv.get(_PARTITION, name.encode()) if name else None
+    if found is None:
+        raise NotFoundError(Kind.REPOSITORY_NOT_FOUND, f"no repository {name!r}")
+    return _decode(name, found)
+
+
+def every(kv: KVStore, after: str = "") -> Iterator[Repository]:
+    """Repositories whose names come after `after`, in order."""
+    for key, found in items(kv, _PARTITION, after.encode() + b"\0" if after else b""):
+        yield _decode(key.decode(), found)
+
+
+def delete(kv: KVStore, repository: Repository) -> None:
+    """Forget the record, if it is still this repository's."""
+    found = kv.get(_PARTITION, repository.name.encode())
+    if found and _decode(repository.name, found).uid == repository.uid:
+        kv.delete_if(_PARTITION, repository.name.encode(), found.version)
+
+
+def _decode(name: str, found: Record) -> Repository:
+    try:
+        return _DECODER.decode(found.value)
+    except msgspec.DecodeError as error:
+        raise CorruptError(Kind.DAMAGED_RECORD, f"the record of repository {name!r} cannot be read: {error}") from None

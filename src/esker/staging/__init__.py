@@ -1,0 +1,1 @@
+"""The recent: layers of staged changes, not yet part of any tree."""

@@ -1,0 +1,202 @@
+"""A stack of layers, newest first, and how it is read: one path, a window of a listing, or folded into one.
+
+A layer's own entries lie above its own prefix deletes, and those hide all that lies below the layer; so in each layer
+the entry is looked for first, and the deletes always.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from esker.model import Entry, FileName, Layer
+from esker.staging import tokens
+from esker.stores.kv import KVStore
+from esker.streams.arrays import after_prefix, lower_bound, only_chunk
+from esker.streams.entries import CHANGES, NO_CHANGES, entries_in
+from esker.streams.listing import Seek, Sorted
+from esker.streams.rows import Changes
+
+WINDOW_ROWS: Final = 256
+"""Staged rows of a layer read at a time for a listing: about one call's worth."""
+
+
+class Unknown(Enum):
+    UNKNOWN = "unknown"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+"""The layers say nothing of a path: what is below decides."""
+
+
+class Window(NamedTuple):
+    """What the layers say of some consecutive paths, in order: encoded records, `tokens.TOMBSTONE` for deleted ones."""
+
+    paths: list[bytes]
+    values: list[bytes]
+    deletes: tuple[str, ...]
+    """Prefixes under which everything below the layers is hidden."""
+    start: bytes
+    end: bytes | None
+    """The last path of which all is known; None: all that follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    kv: KVStore
+    read_file: Callable[[FileName], pa.Table]
+    layers: tuple[Layer, ...]
+
+    def lookup(self, path: str) -> Entry | None | Unknown:
+        """The entry at `path`, None if it is deleted, or UNKNOWN."""
+        key = path.encode()
+        for layer in self.layers:
+            if layer.token:
+                found = self.kv.get(tokens.partition(layer.token), key)
+                if found:
+                    return tokens.decode(path, found.value)
+            elif layer.file:
+                rows = self.read_file(layer.file)
+                at = lower_bound(only_chunk(rows["path"]), path)
+                if at < rows.num_rows and rows["path"][at].as_py() == path:
+                    return None if rows["tombstone"][at].as_py() else entries_in(rows.slice(at, 1))[0]
+            if path.startswith(layer.deletes):
+                return None
+        return UNKNOWN
+
+    def window(self, start: bytes) -> Window:
+        """What the layers say of `start` and the paths that follow, as far as one read of each tells."""
+        end: bytes | None = None
+        found: dict[bytes, bytes] = {}
+        deletes: tuple[str, ...] = ()
+        hidden: tuple[bytes, ...] = ()
+        for layer in self.layers:
+            rows = self._rows(layer, start)
+            if len(rows) == WINDOW_ROWS:
+                end = rows[-1][0] if end is None else min(end, rows[-1][0])
+            for path, value in rows:
+                if path not in found and not path.startswith(hidden):
+                    found[path] = value
+            deletes += layer.deletes
+            hidden = tuple(prefix.encode() for prefix in deletes)
+        paths = sorted(path for path in found if end is None or path <= end)
+        return Window(paths, [found[path] for path in paths], deletes, start, end)
+
+    def fold(self, start: str = "", stop: str | None = None) -> Changes:
+        """All layers as one, of the paths from `start` on and before `stop`."""
+        folded = Changes(NO_CHANGES)
+        for layer in reversed(self.layers):
+            folded = Changes(self._changes(layer, start, stop), layer.deletes).over(folded)
+        return folded
+
+    def _rows(self, layer: Layer, start: bytes) -> list[tuple[bytes, bytes]]:
+        if layer.token:
+            found = self.kv.scan(tokens.partition(layer.token), start, WINDOW_ROWS)
+            return [(item.key, item.record.value) for item in found]
+        rows = self._changes(layer, start.decode(), None).slice(0, WINDOW_ROWS)
+        deleted = rows["tombstone"].to_pylist()
+        return [
+            (entry.path.encode(), tokens.encode(None if gone else entry))
+            for entry, gone in zip(entries_in(rows), deleted, strict=True)
+        ]
+
+    def _changes(self, layer: Layer, start: str, stop: str | None) -> pa.Table:
+        if layer.token:
+            return tokens.changes(self.kv, layer.token, start, stop)
+        if not layer.file:
+            return NO_CHANGES
+        rows = self.read_file(layer.file).select(CHANGES.names)
+        paths = only_chunk(rows["path"])
+        low = lower_bound(paths, start)
+        return rows.slice(low, (len(paths) if stop is None else lower_bound(paths, stop, low)) - low)
+
+
+class View:
+    """A tree with layers over it, to list: for one page, since it remembers what it read of the layers."""
+
+    def __init__(self, stack: Stack, below: Seek) -> None:
+        self._stack = stack
+        self._below = below
+        self._window: Window | None = None
+
+    def seek(self, path: str) -> tuple[Sorted, int] | None:
+        """The entries at hand from the first at or after `path` on."""
+        while True:
+            window = self._window_at(path.encode())
+            below = self._below(path)
+            if not window.paths and not window.deletes and window.end is None:
+                return below
+            end = window.end
+            if below:
+                last = below[0].path(len(below[0]) - 1)
+                end = last if end is None else min(end, last)
+            merged = _Overlaid(below, window, path.encode(), end)
+            if len(merged):
+                return merged, 0
+            if end is None:
+                return None
+            path = end.decode() + "\0"
+
+    def _window_at(self, start: bytes) -> Window:
+        window = self._window
+        if window is None or not window.start <= start or (window.end is not None and start > window.end):
+            window = self._window = self._stack.window(start)
+        return window
+
+
+class _Overlaid:
+    """Sorted entries of a tree with a window of staged ones over them, from `start` through `end`."""
+
+    def __init__(self, below: tuple[Sorted, int] | None, window: Window, start: bytes, end: bytes | None) -> None:
+        self._window = window
+        staged = range(
+            bisect_left(window.paths, start),
+            len(window.paths) if end is None else bisect_left(window.paths, end + b"\0"),
+        )
+        live = [at for at in staged if window.values[at] != tokens.TOMBSTONE]
+        if below is None:
+            self._order = [~at for at in live]
+            return
+        self._rows, first = below
+        stop = len(self._rows) if end is None else self._rows.find(end + b"\0", first)
+        shown = np.zeros(len(self._rows) + 1, dtype=bool)
+        shown[first:stop] = True
+        for prefix in window.deletes:
+            above = after_prefix(prefix)
+            low = self._rows.find(prefix.encode(), first)
+            shown[low : stop if above is None else self._rows.find(above.encode(), low)] = False
+        places: dict[int, int] = {}
+        at = first
+        for number in staged:
+            path = window.paths[number]
+            at = places[number] = self._rows.find(path, at)
+            if at < stop and self._rows.path(at) == path:
+                shown[at] = False
+        kept = np.flatnonzero(shown)
+        before = np.searchsorted(kept, [places[number] for number in live])
+        self._order = np.insert(kept, before, [~number for number in live]).tolist()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def path(self, at: int) -> bytes:
+        place = self._order[at]
+        return self._rows.path(place) if place >= 0 else self._window.paths[~place]
+
+    def find(self, path: bytes, low: int = 0) -> int:
+        return bisect_left(range(len(self)), path, low, key=self.path)
+
+    def entries(self, places: list[int]) -> list[Entry]:
+        found = [self._order[at] for at in places]
+        below = [place for place in found if place >= 0]
+        rows = iter(self._rows.entries(below) if below else [])
+        return [next(rows) if place >= 0 else self._staged(~place) for place in found]
+
+    def _staged(self, number: int) -> Entry:
+        entry = tokens.decode(self._window.paths[number].decode(), self._window.values[number])
+        assert entry is not None, "tombstones are not listed"
+        return entry

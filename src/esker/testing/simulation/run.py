@@ -1,0 +1,281 @@
+"""One schedule, from its plan to the verdict."""
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from esker.engine.lake import Lake
+from esker.errors import EskerError, OutcomeUnknownError
+from esker.model import Commit, CommitID, FileName, Layer, Repository
+from esker.refs import commits
+from esker.settings import Settings
+from esker.stores.blob import BlobStore
+from esker.stores.blob_memory import MemoryBlobs
+from esker.stores.cache import MemoryCache
+from esker.testing.faults import Call, Fault, FaultyBlobs
+from esker.testing.simulation import verbs
+from esker.testing.simulation.judge import Event, Judge, Outcome
+from esker.testing.simulation.past import DictPast, Files, Inline, changes_in
+from esker.testing.simulation.plans import MAIN, SIDE, ClientPlan, Op, Plan, Verb
+from esker.testing.simulation.scheduler import Crash, Scheduler, SimWorld, Violation
+from esker.testing.simulation.stores import NO_FAULTS, Network, Partitions, SimKV, SimKVWithoutGuards
+from esker.testing.simulation.watch import View, Watch
+from esker.tree.cutting import Cutting
+from esker.tree.past import Past, StoredPast
+from esker.tree.trees import Trees
+
+_CLEANING: Final = frozenset({"clean", "branch", "all"})
+
+
+class Result(NamedTuple):
+    steps: int
+    failure: Violation | None
+    events: list[Event]
+    trace: list[tuple[int, str, str]]
+
+
+@dataclass
+class _Stores:
+    """All that survives a crash."""
+
+    partitions: Partitions = field(default_factory=dict)
+    files: Files = field(default_factory=dict)
+    blobs: MemoryBlobs | None = None
+
+    def copy(self) -> "_Stores":
+        return _Stores(
+            {name: dict(records) for name, records in self.partitions.items()},
+            dict(self.files),
+            _copied(self.blobs) if self.blobs else None,
+        )
+
+
+def simulate(plan: Plan, seed: int, *, trace: bool = False) -> Result:
+    """Run one schedule. The plan says what clients do, the seed who goes next and what fails."""
+    return _Simulation(plan, seed, trace).result()
+
+
+class _Simulation:
+    def __init__(self, plan: Plan, seed: int, trace: bool) -> None:
+        start, self.repo, moment, self.trees = _start(plan.guards, plan.stored)
+        self.plan = plan
+        self.stores = start.copy()
+        self.scheduler = Scheduler(seed)
+        self.scheduler.moment = moment
+        if trace:
+            self.scheduler.trace = []
+        self.network = Network(self.scheduler, plan.faults, self._restart)
+        self.kv = _kv(plan.guards, self.network, self.stores.partitions)
+        self.events: list[Event] = []
+        self.waiting: dict[str, int] = {}
+        self.settings = Settings(
+            dirty_read_optimization=plan.dirty_read_optimization, grace_s=plan.grace_s, cache_bytes=0
+        )
+        self.restarts = 0
+        self.lakes: dict[int, Lake] = {}
+        self.peek = _Peek(self)
+        self.watch = Watch(
+            self.scheduler,
+            self.stores.partitions,
+            self.peek,
+            self.repo.uid,
+            guards=plan.guards,
+            unacknowledged=self._unacknowledged,
+        )
+        self.kv.on_write = self.watch
+
+    def result(self) -> Result:
+        failure: Violation | None = None
+        scheduler = self.scheduler
+        try:
+            for client in self.plan.clients:
+                scheduler.spawn(client.name, client.server, self._client(client))
+            scheduler.run()
+            self.network.faults = NO_FAULTS
+            for client in self._last():
+                scheduler.spawn(client.name, client.server, self._client(client, last=True))
+            scheduler.run()
+            scheduler.quiet = True
+            Judge(self.events, self.watch, guards=self.plan.guards).verdict()
+            self._leftovers()
+        except Violation as violation:
+            failure = violation
+        return Result(scheduler.steps, failure, self.events, scheduler.trace or [])
+
+    def _client(self, client: ClientPlan, *, last: bool = False) -> Callable[[], None]:
+        def run() -> None:
+            for op in client.ops:
+                self._carry_out(client, op, last)
+
+        return run
+
+    def _carry_out(self, client: ClientPlan, op: Op, last: bool) -> None:
+        scheduler = self.scheduler
+        scheduler.turn()
+        me = scheduler.current
+        assert me is not None
+        event = Event(client.name, op, scheduler.tick(), last=last)
+        self.events.append(event)
+        me.op, me.busy, me.skips = event, True, True
+        if scheduler.trace is not None:
+            scheduler.note(f"begins: {op}")
+        try:
+            event.answer = verbs.run(self._lake(client.server), self.repo, op)
+            event.outcome = Outcome.ANSWERED
+        except OutcomeUnknownError as error:
+            event.error = error
+        except EskerError as error:
+            event.error = error
+            event.outcome = Outcome.FAILED
+        except Crash:
+            if scheduler.over:
+                raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, no client should see it
+            scheduler.fail("exception", f"{type(error).__name__} from {op}: {error!r}{_where(error)}")
+        if event.outcome is not Outcome.UNKNOWN:
+            event.end = scheduler.tick()
+        me.op, me.busy, me.skips, me.unwinding, me.killed = None, False, False, False, False
+        if scheduler.trace is not None:
+            scheduler.note(f"ends: {event}")
+
+    def _last(self) -> list[ClientPlan]:
+        """When nothing fails any more, everybody gets an answer; and what is there is what was acknowledged."""
+        branch = SIDE if self.plan.theme == "branch" else MAIN
+        server = max(client.server for client in self.plan.clients) + 1
+        ops = [Op(Verb.LIST, branch), Op(Verb.COMMIT, branch, value="last"), Op(Verb.LIST, branch)]
+        if self.plan.theme in _CLEANING:
+            ops += [Op(Verb.CLEAN, branch, seconds=3.0), Op(Verb.CLEAN, branch, seconds=3.0), Op(Verb.LIST, branch)]
+        return [ClientPlan("last", server, tuple(ops))]
+
+    def _leftovers(self) -> None:
+        """What no branch names any more was cleaned away."""
+
+    def _restart(self, server: int) -> None:
+        self.restarts += 1
+        self.lakes.pop(server, None)
+
+    def _lake(self, server: int) -> Lake:
+        found = self.lakes.get(server)
+        if found is None:
+            world = SimWorld(self.scheduler, server + 7 * self.restarts)
+            found = self.lakes[server] = Lake(
+                kv=self.kv,
+                open_past=lambda _: _past(self.network, self.stores, world, self.trees),
+                settings=self.settings,
+                world=world,
+            )
+        return found
+
+    def _unacknowledged(self, path: str) -> bool:
+        """Whether a write of the path is under way, or got no answer."""
+        return any(
+            event.op.path == path and event.outcome is Outcome.UNKNOWN and event.op.verb in (Verb.PUT, Verb.DELETE)
+            for event in self.events
+        )
+
+
+class _Peek:
+    """Looks without a turn."""
+
+    def __init__(self, simulation: _Simulation) -> None:
+        self._simulation = simulation
+        self._commits: dict[CommitID, Commit] = {}
+        self._trees: dict[CommitID, View] = {}
+
+    def tree_of(self, commit: CommitID) -> View:
+        found = self._trees.get(commit)
+        if found is None:
+            tree = self._commit(commit).tree
+            found = self._trees[commit] = self._quietly(lambda past: _entries(past, tree))
+        return found
+
+    def parent_of(self, commit: CommitID) -> CommitID | None:
+        return next(iter(self._commit(commit).parents), None)
+
+    def layer(self, layer: Layer) -> dict[str, str | None]:
+        assert layer.file is not None
+        file = layer.file
+        return self._quietly(lambda past: changes_in(past.read_layer(file)))
+
+    def _commit(self, commit: CommitID) -> Commit:
+        found = self._commits.get(commit)
+        if found is None:
+            simulation = self._simulation
+            found = self._commits[commit] = self._quietly(
+                lambda _: commits.get(simulation.kv, simulation.repo.uid, commit)
+            )
+        return found
+
+    def _quietly(self, look: Callable[[Past], object]) -> Any:
+        simulation = self._simulation
+        scheduler = simulation.scheduler
+        was, scheduler.quiet = scheduler.quiet, True
+        try:
+            return look(_past(simulation.network, simulation.stores, SimWorld(scheduler, 0), simulation.trees))
+        except EskerError as error:
+            raise Violation("history", f"what a branch names cannot be read: {error}") from error
+        finally:
+            scheduler.quiet = was
+
+
+@cache
+def _start(guards: bool, stored: bool) -> tuple[_Stores, Repository, int, Cutting]:
+    """The stores before the first client comes; made once."""
+    scheduler = Scheduler(0)
+    scheduler.quiet = True
+    network = Network(scheduler, NO_FAULTS, lambda _: None)
+    stores = _Stores(blobs=MemoryBlobs() if stored else None)
+    cutting = Cutting(entries_mean=2)
+    world = SimWorld(scheduler, 0)
+    lake = Lake(
+        kv=_kv(guards, network, stores.partitions),
+        open_past=lambda _: _past(network, stores, world, cutting),
+        settings=Settings(cache_bytes=0),
+        world=world,
+    )
+    return stores, verbs.create(lake), scheduler.moment, cutting
+
+
+def _kv(guards: bool, network: Network, partitions: Partitions) -> SimKV:
+    return (SimKV if guards else SimKVWithoutGuards)(network, partitions)
+
+
+def _past(network: Network, stores: _Stores, world: SimWorld, cutting: Cutting) -> Past:
+    if stores.blobs is None:
+        return DictPast(network, stores.files, world)
+    blobs = FaultyBlobs(stores.blobs, _decide(network), lambda call: network.scheduler.turn())
+    return StoredPast(Trees(blobs, cutting, cache=MemoryCache(0), pool=Inline(), world=world))
+
+
+def _decide(network: Network) -> Callable[[Call], Fault | None]:
+    """Failures of a store of files, where a write may simply be repeated."""
+    dice = network.scheduler.random
+
+    def decide(_: Call) -> Fault | None:
+        if network.scheduler.quiet or not network.faults.calls or dice.random() >= network.faults.calls:
+            return None
+        return dice.choice((Fault.REFUSED, Fault.LOST))
+
+    return decide
+
+
+def _copied(blobs: BlobStore) -> MemoryBlobs:
+    copied = MemoryBlobs()
+    for info in blobs.list():
+        copied.put(info.name, blobs.get(info.name) or b"")
+    return copied
+
+
+def _entries(past: Past, tree: FileName) -> View:
+    return {
+        path: checksum
+        for table in past.scan(tree)
+        for path, checksum in zip(table["path"].to_pylist(), table["checksum"].to_pylist(), strict=True)
+    }
+
+
+def _where(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    return "".join(f"\n    {frame.filename}:{frame.lineno} {frame.line}" for frame in frames)
