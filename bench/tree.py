@@ -212,6 +212,10 @@ def scan(root: Path, tree: FileName) -> None:
     print(int(peak[1]) / 1024)
 
 
+def count_changes(trees: Trees, left: FileName, right: FileName) -> int:
+    return sum(batch.num_rows for batch in diff(trees, left, right))
+
+
 class Git:
     """A bare repository in which only trees are real: git's best case, since it never opens a blob here."""
 
@@ -299,8 +303,8 @@ def bench_git(report: Report, n: int, here: Path) -> None:
         ("1,000 clustered", tree_few, git_few, 20),
         (f"{n // 10:,} scattered", tree_many, git_many, 5),
     ):
-        theirs, out = seconds(lambda other=other: git("diff-tree", "-r", base_git, other), 3)
-        took, found = seconds(lambda tree=tree: sum(t.num_rows for t in diff(trees, base, tree)), 5)
+        theirs, out = seconds(partial(git, "diff-tree", "-r", base_git, other), 3)
+        took, found = seconds(partial(count_changes, trees, base, tree), 5)
         assert len(out.splitlines()) == found, (len(out.splitlines()), found)
         report.at_least(f"diff {what}: git / esker", theirs / took, limit, note=f"{theirs:.4f} s / {took:.4f} s")
 

@@ -21,6 +21,17 @@ from esker.stores.kv import items
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(Layer)
 _BATCH: Final = 1000
+_ROUNDS_A_GRACE: Final = 4
+
+
+def clean_now_and_then(lake: Lake, repo: Repository) -> None:
+    """A round of cleaning, if the last of this process is a while ago: for whoever has no cleaner running."""
+    now_s = lake.world.monotonic_s()
+    cleaner = lake.cleaners.get(repo.uid)
+    if cleaner is None:
+        cleaner = lake.cleaners.setdefault(repo.uid, Cleaner(lake, repo))
+    if now_s - cleaner.ran_s >= lake.settings.grace_s / _ROUNDS_A_GRACE:
+        cleaner.run()
 
 
 class Cleaner:
@@ -31,11 +42,12 @@ class Cleaner:
         self._repo = repo
         self._notes = f"cleanup/{repo.uid}"
         self._seen_s: dict[bytes, float] = {}
+        self.ran_s = float("-inf")
 
     def run(self) -> int:
         """One round: how many layers were deleted for good."""
         self._collect()
-        now_s = self._lake.world.monotonic_s()
+        self.ran_s = now_s = self._lake.world.monotonic_s()
         notes = {item.key: item.record for item in items(self._lake.kv, self._notes)}
         self._seen_s = {key: self._seen_s.get(key, now_s) for key in notes}
         due = [key for key in notes if now_s - self._seen_s[key] >= self._lake.settings.grace_s]
@@ -48,7 +60,7 @@ class Cleaner:
         """Move what branches dropped to the notes."""
         branches = self._lake.branches(self._repo)
         for name, record in branches.page("", _BATCH, deleted=True):
-            if record.dropped:
+            if record.dropped or record.deleted:
                 ids = [layer.id for layer in record.dropped]
                 self._lake.kv.put_many(
                     self._notes, ((layer.id.encode(), _ENCODER.encode(layer)) for layer in record.dropped)

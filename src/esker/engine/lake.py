@@ -10,7 +10,9 @@ from esker.refs.commits import Commits
 from esker.refs.records import Branch
 from esker.settings import DEFAULTS, Settings
 from esker.staging.stack import Stack
+from esker.stores.blob import BlobStore
 from esker.stores.kv import KVStore
+from esker.stores.open_blobs import open_blobs
 from esker.tree.past import Past
 from esker.world import REAL, World
 
@@ -21,10 +23,15 @@ class Lake:
 
     kv: KVStore
     open_past: Callable[[Repository], Past]
+    open_blobs: Callable[[str], BlobStore] = open_blobs
+    """From a URL. What it returns is kept, too."""
     settings: Settings = DEFAULTS
     world: World = REAL
     remembered: dict[tuple[str, bytes], tuple[float, Any]] = field(default_factory=dict)
     """Settings of repositories, and when they were read: for `engine.protection`."""
+    cleaners: dict[str, Any] = field(default_factory=dict)
+    """For `engine.cleaning`."""
+    _stores: dict[str, BlobStore] = field(default_factory=dict)
     _pasts: dict[str, Past] = field(default_factory=dict)
     _branches: dict[str, Branches] = field(default_factory=dict)
     _commits: dict[str, Commits] = field(default_factory=dict)
@@ -34,6 +41,23 @@ class Lake:
         found = self._pasts.get(repo.uid)
         if found is None:
             found = self._pasts.setdefault(repo.uid, self.open_past(repo))
+        return found
+
+    def blobs(self, repo: Repository) -> BlobStore:
+        """The store of the repository's own blobs, rooted at its namespace."""
+        return self._store(repo.namespace)
+
+    def locate(self, repo: Repository, address: str) -> tuple[BlobStore, str]:
+        """Where the bytes of an entry lie: a store, and a name in it. An address that is a URL lies elsewhere."""
+        if "://" not in address:
+            return self.blobs(repo), address
+        parent, _, name = address.rpartition("/")
+        return self._store(parent), name
+
+    def _store(self, url: str) -> BlobStore:
+        found = self._stores.get(url)
+        if found is None:
+            found = self._stores.setdefault(url, self.open_blobs(url))
         return found
 
     def branches(self, repo: Repository) -> Branches:

@@ -1,6 +1,7 @@
 """What a ref expression stands for in a repository."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
@@ -26,14 +27,14 @@ class Ref(NamedTuple):
 def resolve(lake: Lake, repo: Repository, ref: str) -> Ref:
     """What `ref` stands for now. NotFoundError if nothing does."""
     branches = lake.branches(repo)
-    if not is_commit_id(ref) and ref.isidentifier():  # most reads name a branch, and nothing but
-        record = branches.find(ref)
-        if record is not None:
-            return Ref(record.commit, ref, record)
+    plain = _is_plain(ref)
+    record = branches.find(ref) if plain else None  # most reads name a branch, and nothing but
+    if record is not None:
+        return Ref(record.commit, ref, record)
     records: dict[str, Branch] = {}
 
     def find_branch(name: str) -> CommitID | None:
-        record = branches.find(name)
+        record = None if plain else branches.find(name)
         if record is None:
             return None
         records[name] = record
@@ -55,6 +56,12 @@ def resolve(lake: Lake, repo: Repository, ref: str) -> Ref:
     if found.branch is None or found.view is View.COMMITTED:
         return Ref(found.commit)
     return Ref(found.commit, found.branch, records[found.branch])
+
+
+@lru_cache(maxsize=1024)
+def _is_plain(ref: str) -> bool:
+    """Whether it can be a branch's name: neither a commit's whole id nor an expression."""
+    return ref.isascii() and ref.replace("-", "_").replace("/", "_").isidentifier() and not is_commit_id(ref)
 
 
 def commit_of(lake: Lake, repo: Repository, ref: str) -> CommitID:

@@ -1,6 +1,6 @@
 """Repositories: create, look up, delete."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -61,6 +61,11 @@ def create(
 def get(lake: Lake, name: str) -> Repository:
     """The repository called `name`. NotFoundError if there is none."""
     return repositories.get(lake.kv, name)
+
+
+def every(lake: Lake, *, after: str = "") -> Iterator[Repository]:
+    """Repositories whose names come after `after`, in order."""
+    return repositories.every(lake.kv, after)
 
 
 def delete(lake: Lake, name: str) -> None:

@@ -18,12 +18,12 @@ import msgspec
 from esker.errors import (
     ConflictError,
     ContentionError,
-    CorruptError,
     Kind,
     NotFoundError,
     OutcomeUnknownError,
 )
 from esker.model import CommitID, LayerID, Token
+from esker.refs import stored
 from esker.refs.records import RECENT_MAX, Branch
 from esker.stores.kv import Guard, KVStore, Put, Record, items
 from esker.world import World
@@ -158,7 +158,4 @@ class Branches:
 
 
 def decode(name: str, found: Record) -> Branch:
-    try:
-        return _DECODER.decode(found.value)
-    except msgspec.DecodeError as error:
-        raise CorruptError(Kind.DAMAGED_RECORD, f"the record of branch {name!r} cannot be read: {error}") from None
+    return stored.decode(_DECODER, f"the record of branch {name!r}", found.value)

@@ -26,7 +26,7 @@ _CANDIDATES_MAX: Final = 1000
 _COMMIT: Final = re.compile(r"[0-9a-f]{64}")
 _NOT_IN_REPOSITORY: Final = re.compile(r"[^a-z0-9-]")
 _NOT_IN_BRANCH: Final = re.compile(r"[^A-Za-z0-9_-]")
-_NOT_IN_TAG: Final = re.compile(r"[\0- \x7f/~^:?*\[\\]|\.\.|@\{")
+_NOT_IN_TAG: Final = re.compile(r"[\0- \s\x7f/~^:?*\[\\]|\.\.|@\{")
 """As git, and no `/`: a ref is one segment of an address."""
 
 

@@ -5,8 +5,9 @@ from typing import Final
 
 import msgspec
 
-from esker.errors import ConflictError, CorruptError, Kind, NotFoundError
+from esker.errors import ConflictError, Kind, NotFoundError
 from esker.model import Repository
+from esker.refs import stored
 from esker.stores.kv import KVStore, Record, items
 
 _PARTITION: Final = "repositories"
@@ -41,7 +42,4 @@ def delete(kv: KVStore, repository: Repository) -> None:
 
 
 def _decode(name: str, found: Record) -> Repository:
-    try:
-        return _DECODER.decode(found.value)
-    except msgspec.DecodeError as error:
-        raise CorruptError(Kind.DAMAGED_RECORD, f"the record of repository {name!r} cannot be read: {error}") from None
+    return stored.decode(_DECODER, f"the record of repository {name!r}", found.value)

@@ -1,5 +1,6 @@
 """Tags: names for commits that never move. To point one elsewhere, delete it and create it again."""
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -65,6 +66,15 @@ def page(kv: KVStore, uid: str, *, prefix: str = "", after: str = "", amount: in
     items = [(item.key.decode(), item.record.value) for item in found if item.key.startswith(_key(prefix))]
     tags = [(name, _decode(name, value)) for name, value in items[:amount]]
     return Page(tags, tags[-1][0] if len(items) > amount else None)
+
+
+def every(kv: KVStore, uid: str) -> Iterator[tuple[str, Tag]]:
+    """All tags, in byte order of their names."""
+    after: str | None = ""
+    while after is not None:
+        found = page(kv, uid, after=after)
+        yield from found.items
+        after = found.next
 
 
 def delete(kv: KVStore, uid: str, name: str) -> None:

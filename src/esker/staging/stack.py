@@ -149,7 +149,10 @@ class View:
 
 
 class _Overlaid:
-    """Sorted entries of a tree with a window of staged ones over them, from `start` through `end`."""
+    """Sorted entries of a tree with a window of staged ones over them, from `start` through `end`.
+
+    `_order` has the place of each among the tree's entries, or, inverted, among the staged ones.
+    """
 
     def __init__(self, below: tuple[Sorted, int] | None, window: Window, start: bytes, end: bytes | None) -> None:
         self._window = window
@@ -159,7 +162,8 @@ class _Overlaid:
         )
         live = [at for at in staged if window.values[at] != tokens.TOMBSTONE]
         if below is None:
-            self._order = [~at for at in live]
+            self._order = np.array([~at for at in live], dtype=np.int64)
+            self._places = self._order.data
             return
         self._rows, first = below
         stop = len(self._rows) if end is None else self._rows.find(end + b"\0", first)
@@ -178,23 +182,26 @@ class _Overlaid:
                 shown[at] = False
         kept = np.flatnonzero(shown)
         before = np.searchsorted(kept, [places[number] for number in live])
-        self._order = np.insert(kept, before, [~number for number in live]).tolist()
+        self._order = np.insert(kept, before, [~number for number in live])
+        self._places = self._order.data
 
     def __len__(self) -> int:
         return len(self._order)
 
     def path(self, at: int) -> bytes:
-        place = self._order[at]
+        place = self._places[at]
         return self._rows.path(place) if place >= 0 else self._window.paths[~place]
 
     def find(self, path: bytes, low: int = 0) -> int:
         return bisect_left(range(len(self)), path, low, key=self.path)
 
     def entries(self, places: list[int]) -> list[Entry]:
-        found = [self._order[at] for at in places]
-        below = [place for place in found if place >= 0]
-        rows = iter(self._rows.entries(below) if below else [])
-        return [next(rows) if place >= 0 else self._staged(~place) for place in found]
+        found = self._order[places]
+        from_below = found >= 0
+        entries = self._rows.entries(found[from_below].tolist()) if from_below.any() else []
+        for at in np.flatnonzero(~from_below).tolist():
+            entries.insert(at, self._staged(~int(found[at])))
+        return entries
 
     def _staged(self, number: int) -> Entry:
         entry = tokens.decode(self._window.paths[number].decode(), self._window.values[number])

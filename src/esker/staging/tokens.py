@@ -50,7 +50,7 @@ def decode(path: str, value: bytes) -> Entry | None:
         return None
     try:
         staged = _DECODER.decode(value)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptError(Kind.DAMAGED_RECORD, f"the staged record of {path!r} cannot be read: {error}") from None
     return Entry(
         path=path,
@@ -81,7 +81,7 @@ def _table(found: list[Item]) -> pa.Table:
     joined = b"\xdd" + len(found).to_bytes(4, "big") + b"".join([item.record.value for item in found])
     try:
         rows = _ALL.decode(joined)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptError(Kind.DAMAGED_RECORD, f"staged records cannot be read: {error}") from None
     deleted = np.fromiter((row is None for row in rows), dtype=bool, count=len(rows))
     staged = [row or _NOTHING for row in rows]

@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple, NewType
 
 from esker.errors import InvalidError, Kind
@@ -100,8 +101,13 @@ class Counts:
             self.writes[kind_of(partition)] += n
 
 
+@lru_cache(maxsize=4096)
 def kind_of(partition: str) -> str:
-    """The part of a partition's name by which calls are counted."""
+    """The part of a partition's name by which calls are counted. InvalidError if it is no name."""
+    if not 0 < len(partition) <= PARTITION_CHARS_MAX or not partition.isascii() or not partition.isprintable():
+        raise InvalidError(
+            Kind.INVALID_ARGUMENT, f"a partition's name is 1 to {PARTITION_CHARS_MAX} printable ASCII characters"
+        )
     return partition.partition("/")[0]
 
 
@@ -249,10 +255,7 @@ def items(store: KVStore, partition: str, start: bytes = b"", page: int = 1000) 
 
 
 def _check(partition: str, key: bytes | None = None, value: bytes | None = None) -> None:
-    if not 0 < len(partition) <= PARTITION_CHARS_MAX or not partition.isascii() or not partition.isprintable():
-        raise InvalidError(
-            Kind.INVALID_ARGUMENT, f"a partition's name is 1 to {PARTITION_CHARS_MAX} printable ASCII characters"
-        )
+    kind_of(partition)
     if key is not None and not 0 < len(key) <= KEY_BYTES_MAX:
         raise InvalidError(Kind.INVALID_ARGUMENT, f"a key is 1 to {KEY_BYTES_MAX} bytes, not {len(key)}")
     if value is not None and len(value) > VALUE_BYTES_MAX:

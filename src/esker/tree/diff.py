@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esker.model import FileName
-from esker.streams.arrays import bools
+from esker.streams.arrays import after_prefix, bools, only_chunk
 from esker.streams.entries import IDENTITY, NO_ENTRIES
-from esker.streams.rows import between, compare
+from esker.streams.rows import between, compare, within
 from esker.tree.trees import Metarange, RangeInfo, Trees
 
 
@@ -24,18 +24,26 @@ def diff(trees: Trees, left: FileName, right: FileName, columns: Sequence[str] =
     if lefts.id == rights.id:
         return
 
-    def work(region: _Region) -> pa.Table:
-        sides = (
-            between(trees.rows(info).table, region.after, region.last) if info else NO_ENTRIES
-            for info in (region.left, region.right)
-        )
-        left_rows, right_rows = sides
-        return compare(left_rows, right_rows, columns)
-
     regions = _regions(_only_in(lefts, rights), _only_in(rights, lefts))
-    for _, deltas in trees.in_order(work, regions):
+    for _, deltas in trees.in_order(lambda region: _compare(trees, region, columns), regions):
         if deltas.num_rows:
             yield deltas
+
+
+def differs(trees: Trees, left: FileName, right: FileName, prefix: str) -> bool:
+    """Whether the content of anything under `prefix` differs. Only ranges that may hold such paths are opened."""
+    end = after_prefix(prefix)
+    ones, others = trees.metarange(left), trees.metarange(right)
+
+    def inside(infos: list[RangeInfo]) -> list[RangeInfo]:
+        return [info for info in infos if info.max >= prefix and (end is None or info.min < end)]
+
+    for region in _regions(inside(_only_in(ones, others)), inside(_only_in(others, ones))):
+        deltas = _compare(trees, region, IDENTITY)
+        found = within(only_chunk(deltas["path"]), prefix)
+        if found.start < found.stop:
+            return True
+    return False
 
 
 class _Region(NamedTuple):
@@ -45,6 +53,15 @@ class _Region(NamedTuple):
     last: str
     left: RangeInfo | None
     right: RangeInfo | None
+
+
+def _compare(trees: Trees, region: _Region, columns: Sequence[str]) -> pa.Table:
+    """What differs in a region."""
+
+    def rows(info: RangeInfo | None) -> pa.Table:
+        return between(trees.rows(info).table, region.after, region.last) if info else NO_ENTRIES
+
+    return compare(rows(region.left), rows(region.right), columns)
 
 
 def _regions(lefts: list[RangeInfo], rights: list[RangeInfo]) -> Iterator[_Region]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -141,6 +141,10 @@ class Metarange:
         return FileName(self.table["name"][at].as_py())
 
 
+Cached: TypeAlias = Rows | Metarange | pa.Table
+"""What the cache holds: ranges by their digest, metaranges and layers by name, since their contents name files."""
+
+
 @dataclass
 class TreeCounts:
     """Files read from and written to the store: what the cache answered does not count."""
@@ -162,7 +166,7 @@ class Trees:
         blobs: BlobStore,
         cutting: Cutting,
         *,
-        cache: "MemoryCache[str, Rows | Metarange | pa.Table]",
+        cache: MemoryCache[str, Cached],
         pool: Executor,
         world: World = REAL,
         ahead: int = 8,

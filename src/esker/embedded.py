@@ -1,0 +1,399 @@
+"""A lake in this process: `esker.open_lake(url)`.
+
+    lake = esker.open_lake("file:///data/lake")
+    repo = lake.create_repository("sales")
+    main = repo.branch("main")
+    main.put("orders/2024.csv", b"id,total")
+    main.commit("first orders")
+    repo.ref("main~1").list()
+
+Handles are cheap, hold nothing open, and may be shared by threads; only the lake is to be closed. Several processes may
+open one lake. What a method raises, and when, is told by the verb behind it in `esker.engine`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Final, Self
+from urllib.parse import unquote, urlsplit
+
+from esker.engine import (
+    branches,
+    changes,
+    cleaning,
+    commit,
+    entries,
+    log,
+    merge,
+    objects,
+    protection,
+    refs,
+    repositories,
+)
+from esker.engine import reset as resets
+from esker.engine.changes import Change, ChangePage
+from esker.engine.commit import NO_METADATA
+from esker.engine.lake import Lake as Engine
+from esker.engine.protection import Rule
+from esker.errors import InvalidError, Kind, NotFoundError
+from esker.model import Commit, CommitID, Entry, Repository
+from esker.refs import tags
+from esker.settings import DEFAULTS, Settings
+from esker.stores.blob import CHUNK_BYTES, BlobStore
+from esker.stores.blob_memory import MemoryBlobs
+from esker.stores.cache import MemoryCache
+from esker.stores.open_blobs import open_blobs
+from esker.stores.open_kv import open_kv, sqlite_url
+from esker.streams.listing import PAGE_MAX, Page
+from esker.tree.merge import Strategy
+from esker.tree.past import StoredPast
+from esker.tree.trees import Cached, Trees
+from esker.world import REAL, World
+
+_DATABASE: Final = "esker.db"
+
+
+def open_lake(url: str, *, kv: str | None = None, settings: Settings = DEFAULTS, world: World = REAL) -> "Lake":
+    """Open the lake whose repositories lie below `url`: `file:///data/lake`, `s3://bucket/prefix`, ..., `memory://`.
+
+    `kv` is the URL of the key-value store for refs and staged changes: `sqlite:///path.db`, `postgresql://...`,
+    `dynamodb://table?region=...`. A lake in a local directory keeps its own there; in memory, too. All who open a lake
+    must name the same.
+    """
+    scheme = urlsplit(url).scheme
+    if kv is None:
+        if scheme == "file":
+            kv = sqlite_url(Path(unquote(urlsplit(url).path)) / _DATABASE)
+        elif scheme == "memory":
+            kv = "memory://"
+        else:
+            raise InvalidError(
+                Kind.INVALID_ARGUMENT,
+                f"{url} has no place for refs: name a key-value store, such as kv='postgresql://...' or "
+                "kv='sqlite:///path/refs.db'",
+            )
+    return Lake(url, kv, settings, world)
+
+
+class Lake:
+    """Repositories in one place. A context manager: closing gives back connections and threads."""
+
+    def __init__(self, url: str, kv: str, settings: Settings, world: World) -> None:
+        self.url = url
+        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="esker")
+        self._cache: MemoryCache[str, Cached] = MemoryCache(settings.cache_bytes)
+        self.engine = Engine(
+            kv=open_kv(kv, world), open_past=self._open_past, open_blobs=_open_blobs, settings=settings, world=world
+        )
+
+    def create_repository(
+        self,
+        name: str,
+        *,
+        namespace: str | None = None,
+        default_branch: str = "main",
+        metadata: Mapping[str, str] = NO_METADATA,
+        read_only: bool = False,
+    ) -> "Repo":
+        """A new repository, its data at `namespace` (a URL; by default below the lake's own)."""
+        where = namespace or f"{self.url.removesuffix('/')}/{name}"
+        made = repositories.create(
+            self.engine, name, where, default_branch=default_branch, metadata=metadata, read_only=read_only
+        )
+        return Repo(self.engine, made)
+
+    def repository(self, name: str) -> "Repo":
+        """The repository called `name`. NotFoundError if there is none."""
+        return Repo(self.engine, repositories.get(self.engine, name))
+
+    def repositories(self) -> list[str]:
+        """Their names, in order."""
+        return [repo.name for repo in repositories.every(self.engine)]
+
+    def delete_repository(self, name: str) -> None:
+        """Forget a repository. Its blobs stay where they are."""
+        repositories.delete(self.engine, name)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+        self.engine.kv.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open_past(self, repo: Repository) -> StoredPast:
+        blobs = self.engine.blobs(repo)
+        cutting = repositories.cutting_of(repo)
+        return StoredPast(Trees(blobs, cutting, cache=self._cache, pool=self._pool, world=self.engine.world))
+
+
+class Repo:
+    """A repository."""
+
+    def __init__(self, engine: Engine, repo: Repository) -> None:
+        self.engine = engine
+        self.record = repo
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    def ref(self, expression: str) -> "Ref":
+        """What a branch, tag, commit or expression (`main~2`, `main@`) shows, to read."""
+        return Ref(self.engine, self.record, expression)
+
+    def branch(self, name: str) -> "Branch":
+        """A branch, to read and write. Whether there is one shows when it is used."""
+        return Branch(self.engine, self.record, name)
+
+    def create_branch(self, name: str, source: str, *, hidden: bool = False) -> "Branch":
+        """A branch at the commit that `source` names. Costs the same at any size of the repository."""
+        branches.create(self.engine, self.record, name, source, hidden=hidden)
+        return self.branch(name)
+
+    def branches(self, *, hidden: bool = False) -> list[str]:
+        """Their names, in order; hidden ones only if asked for."""
+        return [name for name, _ in branches.every(self.engine, self.record, hidden=hidden)]
+
+    def delete_branch(self, name: str) -> None:
+        branches.delete(self.engine, self.record, name)
+
+    def tag(self, name: str, ref: str) -> CommitID:
+        """Name the commit that `ref` stands for, for good."""
+        commit = refs.commit_of(self.engine, self.record, ref)
+        return tags.create(self.engine.kv, self.record.uid, name, commit).commit
+
+    def tags(self) -> dict[str, CommitID]:
+        """All of them, in order of their names."""
+        return {name: tag.commit for name, tag in tags.every(self.engine.kv, self.record.uid)}
+
+    def delete_tag(self, name: str) -> None:
+        tags.delete(self.engine.kv, self.record.uid, name)
+
+    def diff(self, left: str, right: str, *, three_dot: bool = False, prefix: str = "") -> Iterator[Change]:
+        """What leads from `left` to `right`; with `three_dot`, what merging `right` into `left` would bring."""
+
+        def page(after: str) -> ChangePage:
+            return changes.between(
+                self.engine, self.record, left, right, three_dot=three_dot, prefix=prefix, after=after
+            )
+
+        return _all(page)
+
+    def protect(self, *rules: Rule) -> None:
+        """Replace the branch protection rules."""
+        protection.set_rules(self.engine, self.record, rules)
+
+
+class Ref:
+    """What an expression shows."""
+
+    def __init__(self, engine: Engine, repo: Repository, name: str) -> None:
+        self.engine = engine
+        self.name = name
+        self._repo = repo
+
+    def commit_id(self) -> CommitID:
+        """The commit it stands for now."""
+        return refs.commit_of(self.engine, self._repo, self.name)
+
+    def stat(self, path: str) -> Entry:
+        """The entry at `path`. NotFoundError if there is none."""
+        return entries.get(self.engine, self._repo, self.name, path)
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.stat(path)
+        except NotFoundError as error:
+            if error.kind is not Kind.OBJECT_NOT_FOUND:
+                raise
+            return False
+        return True
+
+    def get(self, path: str) -> bytes:
+        """The bytes at `path`."""
+        return b"".join(self.stream(path))
+
+    def stream(self, path: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The bytes at `path` in chunks, or a part of them."""
+        return objects.read(self.engine, self._repo, self.stat(path), start, length)
+
+    def list(self, prefix: str = "", *, delimiter: str = "") -> Iterator[Entry | str]:
+        """Entries in order of path; with a delimiter, also common prefixes, as text."""
+        after: str | None = ""
+        while after is not None:
+            found = self.page(prefix, after=after, delimiter=delimiter)
+            yield from found.items
+            after = found.next
+
+    def page(self, prefix: str = "", *, after: str = "", delimiter: str = "", amount: int = PAGE_MAX) -> Page:
+        """A page of the listing: of one moment, even on a branch that changes."""
+        return entries.listing(
+            self.engine, self._repo, self.name, prefix=prefix, after=after, delimiter=delimiter, amount=amount
+        )
+
+    def log(
+        self, *, first_parent: bool = False, paths: Sequence[str] = (), prefixes: Sequence[str] = ()
+    ) -> Iterator[tuple[CommitID, Commit]]:
+        """Its commits, newest first; with paths or prefixes, those that changed one of them."""
+        after: CommitID | None = None
+        while True:
+            found = log.log(
+                self.engine,
+                self._repo,
+                self.name,
+                first_parent=first_parent,
+                after=after,
+                paths=paths,
+                prefixes=prefixes,
+            )
+            yield from found.items
+            if found.next is None:
+                return
+            after = found.next
+
+
+class Branch(Ref):
+    """A branch, to read and to write."""
+
+    def put(
+        self,
+        path: str,
+        data: bytes | BinaryIO | Path,
+        *,
+        content_type: str = "",
+        metadata: Mapping[str, str] = NO_METADATA,
+        if_absent: bool = False,
+    ) -> Entry:
+        """Store bytes, an open file or the file at a path, and stage them at `path`.
+
+        With `if_absent`, PreconditionError if there is something: of several who try, exactly one succeeds.
+        """
+        return objects.put(
+            self.engine,
+            self._repo,
+            self.name,
+            path,
+            _chunks(data),
+            content_type=content_type,
+            metadata=metadata,
+            if_absent=if_absent,
+        )
+
+    def link(self, entry: Entry, *, if_absent: bool = False) -> None:
+        """Stage an entry whose bytes are in the store already, at its address."""
+        entries.put(self.engine, self._repo, self.name, entry, if_absent=if_absent)
+
+    def copy(self, path: str, target: str, *, ref: str | None = None) -> Entry:
+        """Stage a copy of `path`, of this branch or another ref."""
+        return objects.copy(self.engine, self._repo, ref or self.name, path, self.name, target)
+
+    def delete(self, path: str) -> None:
+        """Stage that `path` is deleted. Deleting what is not there is no error."""
+        entries.delete(self.engine, self._repo, self.name, path)
+
+    def delete_prefix(self, prefix: str) -> None:
+        """Stage that everything under `prefix` is deleted: one record, however much there is."""
+        entries.delete_prefix(self.engine, self._repo, self.name, prefix)
+
+    def uncommitted(self, prefix: str = "") -> Iterator[Change]:
+        """What is staged, against the last commit."""
+        return _all(lambda after: changes.uncommitted(self.engine, self._repo, self.name, prefix=prefix, after=after))
+
+    def commit(
+        self,
+        message: str,
+        *,
+        committer: str = "",
+        metadata: Mapping[str, str] = NO_METADATA,
+        allow_empty: bool = False,
+    ) -> CommitID:
+        """Commit all that was staged before this call."""
+        made = commit.commit(
+            self.engine,
+            self._repo,
+            self.name,
+            message,
+            committer=committer,
+            metadata=metadata,
+            allow_empty=allow_empty,
+        )
+        cleaning.clean_now_and_then(self.engine, self._repo)
+        return made
+
+    def reset(self, *, path: str | None = None, prefix: str = "") -> None:
+        """Drop what is staged: of one path, or of all that begins with `prefix`."""
+        if path is None:
+            resets.reset_prefix(self.engine, self._repo, self.name, prefix)
+        else:
+            resets.reset_path(self.engine, self._repo, self.name, path)
+
+    def move(self, ref: str) -> None:
+        """Point the branch at any commit. Refused if anything is staged."""
+        merge.move(self.engine, self._repo, self.name, ref)
+
+    def merge(
+        self,
+        source: str,
+        *,
+        strategy: Strategy | str = Strategy.NONE,
+        message: str = "",
+        committer: str = "",
+        metadata: Mapping[str, str] = NO_METADATA,
+        squash: bool = False,
+        allow_empty: bool = False,
+    ) -> CommitID:
+        """Bring what `source` changed since it parted from here. ConflictError names all paths that both changed."""
+        return merge.merge(
+            self.engine,
+            self._repo,
+            source,
+            self.name,
+            strategy=Strategy(strategy),
+            message=message,
+            committer=committer,
+            metadata=metadata,
+            squash=squash,
+            allow_empty=allow_empty,
+        )
+
+    def revert(self, ref: str, *, parent: int = 0, message: str = "", committer: str = "") -> CommitID:
+        """Undo what `ref` changed against its parent (of a merge: the `parent`-th, from 1)."""
+        return merge.revert(
+            self.engine, self._repo, self.name, ref, parent=parent, message=message, committer=committer
+        )
+
+    def cherry_pick(self, ref: str, *, parent: int = 0, message: str = "", committer: str = "") -> CommitID:
+        """Make the change that `ref` made against its parent (of a merge: the `parent`-th, from 1)."""
+        return merge.cherry_pick(
+            self.engine, self._repo, self.name, ref, parent=parent, message=message, committer=committer
+        )
+
+
+def _chunks(data: bytes | BinaryIO | Path) -> Iterator[bytes]:
+    if isinstance(data, Path):
+        with data.open("rb") as file:
+            yield from _chunks(file)
+    elif isinstance(data, bytes):
+        yield data
+    else:
+        while chunk := data.read(CHUNK_BYTES):
+            yield chunk
+
+
+def _all(page: Callable[[str], ChangePage]) -> Iterator[Change]:
+    after: str | None = ""
+    while after is not None:
+        found = page(after)
+        yield from found.items
+        after = found.next
+
+
+def _open_blobs(url: str) -> BlobStore:
+    return MemoryBlobs() if url.startswith("memory://") else open_blobs(url)

@@ -1,0 +1,90 @@
+"""Objects: entries with their bytes.
+
+Bytes are written first, at an address of their own below the repository's namespace, and staged after: a crash between
+leaves a blob that nothing names. Addresses are never used twice, so no reader ever sees bytes change.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from esker.engine import entries
+from esker.engine.commit import NO_METADATA
+from esker.engine.lake import Lake
+from esker.errors import Kind, NotFoundError
+from esker.model import Entry, Repository
+
+_ADDRESS_BYTES: Final = 16
+
+
+def put(
+    lake: Lake,
+    repo: Repository,
+    branch: str,
+    path: str,
+    chunks: Iterable[bytes],
+    *,
+    content_type: str = "",
+    metadata: Mapping[str, str] = NO_METADATA,
+    if_absent: bool = False,
+) -> Entry:
+    """Store bytes and stage them at `path`, at constant memory: the entry."""
+    entries.check_path(path)
+    lake.branches(repo).get(branch)  # before anything is uploaded
+    address = fresh_address(lake)
+    md5 = hashlib.md5(usedforsecurity=False)
+
+    def hashed() -> Iterator[bytes]:
+        for chunk in chunks:
+            md5.update(chunk)
+            yield chunk
+
+    size = lake.blobs(repo).put_stream(address, hashed())
+    entry = Entry(
+        path=path,
+        address=address,
+        size=size,
+        checksum=md5.hexdigest(),
+        mtime_ms=lake.world.now_ms(),
+        content_type=content_type,
+        metadata=dict(metadata),
+    )
+    entries.put(lake, repo, branch, entry, if_absent=if_absent)
+    return entry
+
+
+def read(lake: Lake, repo: Repository, entry: Entry, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+    """The bytes of an entry in chunks. NotFoundError if they are gone from the store."""
+    blobs, name = lake.locate(repo, entry.address)
+    stream = blobs.stream(name, start, length)
+    if stream is None:
+        raise NotFoundError(
+            Kind.BLOB_NOT_FOUND, f"the bytes of {entry.path!r} are gone from {entry.address} in {repo.name!r}"
+        )
+    return stream
+
+
+def copy(lake: Lake, repo: Repository, ref: str, path: str, branch: str, target: str) -> Entry:
+    """Stage at `target` a copy of the bytes of `path`, which then live and die on their own."""
+    source = entries.get(lake, repo, ref, path)
+    blobs, name = lake.locate(repo, source.address)
+    own = lake.blobs(repo)
+    address = fresh_address(lake)
+    if blobs is not own or not own.copy(name, address):
+        own.put_stream(address, read(lake, repo, source))
+    entry = Entry(
+        path=target,
+        address=address,
+        size=source.size,
+        checksum=source.checksum,
+        mtime_ms=lake.world.now_ms(),
+        content_type=source.content_type,
+        metadata=source.metadata,
+    )
+    entries.put(lake, repo, branch, entry)
+    return entry
+
+
+def fresh_address(lake: Lake) -> str:
+    """An address below the namespace that was never used. Spread over directories, for stores that are file systems."""
+    return f"data/{lake.world.token(1)}/{lake.world.token(_ADDRESS_BYTES)}"
