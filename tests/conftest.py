@@ -3,8 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests import services
+
+# No deadline for an example: machines differ, and a slow one says nothing about what is tested.
+settings.register_profile("esker", deadline=None)
+settings.load_profile("esker")
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from esker.testing.faults import CountingBlobs
 
 from esker.errors import InvalidError
 from esker.format.names import digest_of
@@ -11,11 +10,12 @@ from esker.model import Entry, FileName
 from esker.stores.blob_memory import MemoryBlobs
 from esker.stores.cache import MemoryCache
 from esker.streams.entries import as_changes, changes_of, table_of
+from esker.testing.faults import CountingBlobs
 from esker.tree import reading
 from esker.tree.build import build
 from esker.tree.cutting import Cutting
 from esker.tree.diff import diff
-from esker.tree.merge import Strategy, merge
+from esker.tree.merge import Memo, Strategy, merge
 from esker.tree.rewrite import apply
 from esker.tree.trees import TreeCounts, Trees
 from tests.tree.lakes import Lake, build_lake, numbered, open_trees, read_lake
@@ -139,6 +139,25 @@ def test_a_merge_of_disjoint_changes_opens_only_ranges_that_one_side_changed() -
     assert opened <= changed
     assert trees.counts().ranges_read == len(opened) <= 2 * k + 2
     assert trees.counts().ranges_written == 0, "every range of the result is one of the two sides'"
+
+
+def test_a_merge_tried_again_reads_and_writes_only_what_the_race_touched() -> None:
+    trees, blobs = cold()
+    base = build_lake(trees, LAKE)
+    source = apply(trees, base, [as_changes(table_of(some(1, 0, 2_000).values()))])
+    dest = apply(trees, base, [as_changes(table_of(some(1, 4_000, 4_010).values()))])
+    moved = apply(trees, dest, [as_changes(table_of(some(2, 1_900, 1_910).values()))])
+    trees = again(blobs)
+    memo = Memo()
+    merge(trees, base, source, dest, Strategy.SOURCE_WINS, memo)
+    first = trees.counts()
+    touched = differing(trees, dest, moved)
+    blobs.reset()
+    merge(trees, base, source, moved, Strategy.SOURCE_WINS, memo)
+    counts = trees.counts() - first
+    assert counts.ranges_read <= touched
+    assert counts.ranges_written <= touched
+    assert trees.counts().ranges_read <= first.ranges_read + touched
 
 
 def test_a_failing_store_fails_the_operation_and_stores_no_tree() -> None:

@@ -10,7 +10,7 @@ from esker.streams.rows import WHOLE_ROW
 from esker.tree import reading
 from esker.tree.cutting import Cutting
 from esker.tree.diff import diff
-from esker.tree.merge import Strategy, merge
+from esker.tree.merge import Memo, Strategy, merge
 from esker.tree.rewrite import apply
 from tests.tree.lakes import Lake, build_lake, cut_up, cuttings, identity, lakes, open_trees, paths, read_lake
 
@@ -150,6 +150,32 @@ def test_merge_equals_the_dict_version(cutting: Cutting, base: Lake, data: st.Da
         assert found.tree is not None
         assert read_lake(trees, found.tree) == expected
         assert digest_of(found.tree) == digest_of(build_lake(trees, expected))
+
+
+@given(cuttings, lakes, st.data(), st.sampled_from(Strategy))
+def test_a_merge_tried_again_equals_a_merge_from_scratch(
+    cutting: Cutting, first: Lake, data: st.DataObject, strategy: Strategy
+) -> None:
+    """However often the destination moves, and the base with it."""
+    trees = open_trees(cutting)
+
+    def vary(lake: Lake) -> Lake:
+        deletes = [path for path in lake if data.draw(st.integers(0, 3), label=f"keep {path!r}") == 0]
+        return changed(lake, data.draw(lakes), deletes, [])
+
+    source = vary(first)
+    base, dest = first, vary(first)
+    memo = Memo()
+    for _ in range(data.draw(st.integers(2, 4), label="tries")):
+        base_tree, source_tree, dest_tree = (build_lake(trees, lake) for lake in (base, source, dest))
+        expected, conflicts = merged(base, source, dest, strategy)
+        found = merge(trees, base_tree, source_tree, dest_tree, strategy, memo)
+        assert found.conflicts == conflicts
+        if found.tree is not None:
+            assert digest_of(found.tree) == digest_of(build_lake(trees, expected))
+        dest = vary(dest)
+        if data.draw(st.booleans(), label="base moves"):
+            base = vary(base)
 
 
 @given(

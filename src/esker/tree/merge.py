@@ -13,22 +13,25 @@ destination into which these differences fall. A destination that still is the b
 the rules above give the same tree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esker.model import FileName
+from esker.model import Digest, FileName
 from esker.streams.arrays import Bools, bools, lower_bounds, only_chunk
 from esker.streams.entries import CHANGES, IDENTITY
 from esker.streams.rows import WHOLE_ROW
 from esker.tree.diff import diff
-from esker.tree.rewrite import Decision, rewrite
+from esker.tree.rewrite import Decision, Done, rewrite
 from esker.tree.trees import Trees
+
+_REMEMBERED_ROWS_MAX: Final = 1_000_000
+"""About half a gigabyte. A larger merge reads its differences again when it is tried again."""
 
 
 class Strategy(StrEnum):
@@ -46,15 +49,63 @@ class Merged(NamedTuple):
     """All paths, in order."""
 
 
-def merge(trees: Trees, base: FileName, source: FileName, dest: FileName, strategy: Strategy = Strategy.NONE) -> Merged:
+class Memo:
+    """What merging one source has worked out so far, for merging it again when the destination has moved.
+
+    A merge is a pure function of trees, and trees are named by content; so what was done for a range stands as long as
+    the range does, whatever happened elsewhere in the destination, and the result is that of a merge from scratch.
+    """
+
+    def __init__(self, known: Sequence[FileName] = ()) -> None:
+        self.known = list(known)
+        """Results of earlier tries: whatever they hold is not stored again."""
+        self.of: tuple[Digest, Digest, Strategy] | None = None
+        self.deltas: list[pa.Table] | None = None
+        """What leads from base to source, if it is not too much to remember."""
+        self.done: Done = {}
+
+    def start(self, base: Digest, source: Digest, strategy: Strategy) -> None:
+        """Forget the work if it is not of this very merge."""
+        if self.of != (base, source, strategy):
+            self.of, self.deltas, self.done = (base, source, strategy), None, {}
+
+    def remembered(self, deltas: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """The same, kept for the next time as they pass."""
+        kept: list[pa.Table] = []
+        rows = 0
+        for batch in deltas:
+            rows += batch.num_rows
+            if rows <= _REMEMBERED_ROWS_MAX:
+                kept.append(batch)
+            yield batch
+        if rows <= _REMEMBERED_ROWS_MAX:
+            self.deltas = kept
+
+
+def merge(
+    trees: Trees,
+    base: FileName,
+    source: FileName,
+    dest: FileName,
+    strategy: Strategy = Strategy.NONE,
+    memo: Memo | None = None,
+) -> Merged:
     """The destination with what the source changed since the base."""
     ids = [trees.metarange(name).id for name in (base, source, dest)]
     if ids[1] == ids[0] or ids[1] == ids[2]:
         return Merged(dest, [])
     if ids[2] == ids[0]:
         return Merged(source, [])
-    changes = diff(trees, base, source, WHOLE_ROW)
-    return Merged(*rewrite(trees, dest, changes, partial(_decide, strategy), also_reads=(base, source)))
+    memo = memo or Memo()
+    memo.start(ids[0], ids[1], strategy)
+    deltas: Iterable[pa.Table] | None = memo.deltas
+    if deltas is None:
+        deltas = memo.remembered(diff(trees, base, source, WHOLE_ROW))
+    reads = (base, source, *memo.known[-1:])
+    merged = Merged(*rewrite(trees, dest, deltas, partial(_decide, strategy), also_reads=reads, done=memo.done))
+    if merged.tree:
+        memo.known.append(merged.tree)
+    return merged
 
 
 def _decide(strategy: Strategy, dest: pa.Table, deltas: pa.Table) -> Decision:

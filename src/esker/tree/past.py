@@ -14,7 +14,7 @@ from esker.streams.entries import IDENTITY
 from esker.streams.listing import Sorted
 from esker.streams.rows import Changes
 from esker.tree import build, diff, merge, reading, rewrite
-from esker.tree.merge import Merged, Strategy
+from esker.tree.merge import Memo, Merged, Strategy
 from esker.tree.trees import Trees
 
 
@@ -30,7 +30,9 @@ class Past(Protocol):
     def preview(self, tree: FileName, changes: Changes, columns: Sequence[str] = IDENTITY) -> Iterator[pa.Table]: ...
     def diff(self, left: FileName, right: FileName) -> Iterator[pa.Table]: ...
     def differs(self, left: FileName, right: FileName, prefix: str) -> bool: ...
-    def merge(self, base: FileName, source: FileName, dest: FileName, strategy: Strategy) -> Merged: ...
+    def merge(
+        self, base: FileName, source: FileName, dest: FileName, strategy: Strategy, memo: Memo | None = None
+    ) -> Merged: ...
     def write_layer(self, changes: pa.Table) -> FileName: ...
     def read_layer(self, name: FileName) -> pa.Table: ...
     def delete_layer(self, name: FileName) -> None: ...
@@ -69,8 +71,10 @@ class StoredPast:
     def differs(self, left: FileName, right: FileName, prefix: str) -> bool:
         return diff.differs(self.trees, left, right, prefix)
 
-    def merge(self, base: FileName, source: FileName, dest: FileName, strategy: Strategy) -> Merged:
-        return merge.merge(self.trees, base, source, dest, strategy)
+    def merge(
+        self, base: FileName, source: FileName, dest: FileName, strategy: Strategy, memo: Memo | None = None
+    ) -> Merged:
+        return merge.merge(self.trees, base, source, dest, strategy, memo)
 
     def write_layer(self, changes: pa.Table) -> FileName:
         return self.trees.write_layer(changes)

@@ -12,6 +12,7 @@ range belongs to that. A range wholly inside a deleted prefix is dropped unopene
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
 
@@ -22,11 +23,16 @@ from esker.model import FileName
 from esker.streams.arrays import Bools, after_prefix, lower_bound, only_chunk
 from esker.streams.entries import CHANGES, IDENTITY, NO_CHANGES, NO_ENTRIES, check
 from esker.streams.rows import Changes, Feed, compare, minimal, outside, overlay
-from esker.tree.trees import Metarange, Trees
+from esker.tree.trees import Metarange, RangeInfo, Trees
 from esker.tree.writer import Writer
 
 Decide = Callable[[pa.Table, pa.Table], "Decision"]
 """From the base's rows and the changes among them (and maybe more columns), what to do. Called in the pool."""
+
+
+Done = dict[tuple[str, ...], "list[Future[RangeInfo]]"]
+"""By a range and the changes that fell into it, the ranges that took its place: where that began and ended at
+boundaries, and so will again."""
 
 
 class Decision(NamedTuple):
@@ -70,31 +76,54 @@ def rewrite(
     *,
     prefixes: Sequence[str] = (),
     also_reads: Sequence[FileName] = (),
+    done: Done | None = None,
 ) -> tuple[FileName | None, list[str]]:
     """As `apply`, with the changes that `decide` makes of those given; no tree, but all conflicts, if it finds any.
 
-    `also_reads` names other trees whose files may be used again.
+    `also_reads` names other trees whose files may be used again. `done` remembers what became of a range under these
+    very changes, so that doing them again to another base costs only where the bases differ.
     """
     meta = trees.metarange(base)
+    done = {} if done is None else done
     writer = Writer(trees, [meta, *map(trees.metarange, also_reads)])
     conflicts: list[str] = []
     kept = 0
-    work = partial(_lay, trees, meta, decide, prefixes)
+    lay = partial(_lay, trees, meta, decide, prefixes)
+
+    def work(step: _Step) -> _Laid | None:
+        return None if _key(meta, step) in done else lay(step)
+
     for step, laid in trees.in_order(work, _plan(meta, Feed(changes), prefixes)):
-        conflicts += laid.conflicts
+        if laid:
+            conflicts += laid.conflicts
         if conflicts:
             continue  # there will be no tree
         writer.keep(meta, kept, step.range)
         kept = min(step.range + 1, len(meta))
+        key = _key(meta, step)
+        if laid is None and writer.at_boundary():
+            writer.take(done[key])
+            continue
+        laid = laid or lay(step)
         if laid.rows is None:
             writer.keep(meta, step.range, kept)
-        else:
-            for table, cuts in laid.rows:
-                writer.rows(table, cuts)
+            continue
+        mark = writer.mark()
+        for table, cuts in laid.rows:
+            writer.rows(table, cuts)
+        written = writer.written_since(mark)
+        if written is not None:
+            done[key] = written
     if conflicts:
         return None, conflicts
     writer.keep(meta, kept, len(meta))
     return writer.finish(), []
+
+
+def _key(meta: Metarange, step: "_Step") -> tuple[str, ...]:
+    """What decides the outcome of a step, given the changes as a whole: the range, and which of them fall into it."""
+    ends = [piece["path"][at].as_py() for piece in (*step.changes[:1], *step.changes[-1:]) for at in (0, -1)]
+    return (meta.info(step.range).id if step.range < len(meta) else "", *ends)
 
 
 class _Step(NamedTuple):

@@ -246,6 +246,8 @@ class Trees:
         if name is None:
             name = self._write(files.METARANGE, content, table)
             self._count(metaranges_written=1)
+            meta = Metarange(name, table)
+            self._cache.get_or_load(name, lambda: (meta, meta.nbytes))  # who writes a tree mostly reads it next
         return name
 
     def write_layer(self, changes: pa.Table) -> FileName:

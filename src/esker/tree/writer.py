@@ -76,6 +76,26 @@ class Writer:
                 self._cut()
             start = stop
 
+    def at_boundary(self) -> bool:
+        """Whether what comes next starts a range."""
+        return not self._open_ended()
+
+    def take(self, ranges: "list[Future[RangeInfo]]") -> None:
+        """Ranges that another writer has written, which begin here and end at a boundary."""
+        assert self.at_boundary()
+        self._pieces += ranges
+
+    def mark(self) -> int | None:
+        """Where it stands now, to ask `written_since`."""
+        return len(self._pieces) if self.at_boundary() else None
+
+    def written_since(self, mark: int | None) -> "list[Future[RangeInfo]] | None":
+        """The ranges written since, if nothing but whole ranges was, from a boundary to a boundary."""
+        if mark is None or self._pending:
+            return None
+        written = [piece for piece in self._pieces[mark:] if not isinstance(piece, _Kept)]
+        return written if len(written) == len(self._pieces) - mark else None
+
     def finish(self) -> FileName:
         """Write what is pending, and the metarange: the name of the tree."""
         if self._pending:
