@@ -348,8 +348,14 @@ class Branch(Ref):
         metadata: Mapping[str, str] = NO_METADATA,
         squash: bool = False,
         allow_empty: bool = False,
+        expected_head: CommitID | None = None,
+        hint: str | None = None,
     ) -> CommitID:
-        """Bring what `source` changed since it parted from here. ConflictError names all paths that both changed."""
+        """Bring what `source` changed since it parted from here. ConflictError names all paths that both changed.
+
+        With `expected_head`, PreconditionError unless the branch is there. What it would do, conflicts included, tells
+        `Repo.diff(branch, source, three_dot=True)`.
+        """
         return merge.merge(
             self.engine,
             self._repo,
@@ -361,6 +367,8 @@ class Branch(Ref):
             metadata=metadata,
             squash=squash,
             allow_empty=allow_empty,
+            expected_head=expected_head,
+            hint=hint,
         )
 
     def revert(self, ref: str, *, parent: int = 0, message: str = "", committer: str = "") -> CommitID:

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     TOO_MANY_LAYERS = "too-many-layers"
     HEAD_MOVED = "head-moved"
     NO_MERGE_BASE = "no-merge-base"
+    INVALID_HINT = "invalid-hint"
     MERGE_CONFLICT = "merge-conflict"
     PATH_ESCAPES = "path-escapes"
     STORE_UNAVAILABLE = "store-unavailable"
@@ -91,7 +92,14 @@ class PreconditionError(EskerError):
 
 
 class ContentionError(EskerError):
-    """Others kept winning: try again later."""
+    """Others kept winning: try again later. `hint`, if any, spares the next try the work of this one."""
+
+    def __init__(self, kind: Kind, message: str, hint: str = "") -> None:
+        super().__init__(kind, message)
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[type["EskerError"], tuple[object, ...]]:
+        return (type(self), (self.kind, self.message, self.hint))
 
 
 class UnavailableError(EskerError):

@@ -6,8 +6,16 @@ decides everything; ruff's banned-api holds the rest of the package to it.
 
 import os
 import random
+import threading
 import time
 from typing import Protocol
+
+
+class Event(Protocol):
+    """As of `threading`."""
+
+    def set(self) -> None: ...
+    def wait(self) -> object: ...
 
 
 class World(Protocol):
@@ -28,6 +36,9 @@ class World(Protocol):
     def chance(self) -> float:
         """A number in [0, 1): for spreading retries, never for ids."""
 
+    def event(self) -> Event:
+        """Something to wait for that somebody else sets."""
+
 
 class RealWorld:
     """The machine's clocks and the kernel's randomness."""
@@ -46,6 +57,9 @@ class RealWorld:
 
     def chance(self) -> float:
         return random.random()
+
+    def event(self) -> Event:
+        return threading.Event()
 
 
 REAL = RealWorld()

@@ -101,7 +101,7 @@ def merge(
     deltas: Iterable[pa.Table] | None = memo.deltas
     if deltas is None:
         deltas = memo.remembered(diff(trees, base, source, WHOLE_ROW))
-    reads = (base, source, *memo.known[-1:])
+    reads = (base, source, *(name for name in memo.known[-1:] if trees.has(name)))
     merged = Merged(*rewrite(trees, dest, deltas, partial(_decide, strategy), also_reads=reads, done=memo.done))
     if merged.tree:
         memo.known.append(merged.tree)

@@ -199,6 +199,16 @@ class Trees:
         assert isinstance(found, Metarange)
         return found
 
+    def has(self, name: FileName) -> bool:
+        """Whether the file of a metarange is still there."""
+        try:
+            self.metarange(name)
+        except CorruptError as error:
+            if error.kind is not Kind.MISSING_FILE:
+                raise
+            return False
+        return True
+
     def rows(self, info: RangeInfo) -> Rows:
         """The entries of a range, through the cache."""
 

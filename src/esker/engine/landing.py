@@ -1,0 +1,149 @@
+"""Landing commits on a branch: all that want to follow its head at once, each on top of the one before, in one swap.
+
+    1. wait      in line, while others of this process are landing on the branch
+    2. look      at the head, which must be clean
+    3. make      a commit for each that waits, on top of the one before it
+    4. swap      the branch onto the last
+    5. tell      each what became of it
+
+If the swap is lost, all are made again on the new head, from what they have worked out already. One that fails, on a
+conflict say, leaves the others alone; it is told only when the swap has landed, since what it was in conflict with may
+otherwise never have been there.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from esker.engine import protection
+from esker.engine.commit import drop, fold
+from esker.engine.lake import Lake
+from esker.engine.protection import Action
+from esker.errors import ContentionError, EskerError, InvalidError, Kind, PreconditionError
+from esker.format.names import digest_of
+from esker.model import CommitID, Repository
+from esker.refs.records import Branch
+
+_TRIES_MAX: Final = 60
+"""Others in this process wait in line; to lose so often takes many other processes that do nothing but land."""
+
+_BATCH_MAX: Final = 64
+_PAUSE_MAX_S: Final = 0.1
+
+Make = Callable[[CommitID], CommitID]
+"""From a head, the commit that is to follow it. May be called several times, and each time costs less."""
+
+
+class _Request:
+    def __init__(self, lake: Lake, make: Make, expected: CommitID | None) -> None:
+        self.make = make
+        self.expected = expected
+        self.outcome: CommitID | EskerError | None = None
+        self.woken = lake.world.event()
+        """Set when there is an outcome, or when it is this one's turn to land those that wait."""
+
+
+class Line:
+    """Those who wait to land on one branch. One of them lands for all, until its own request is done."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.waiting: deque[_Request] = deque()
+        self.leader: _Request | None = None
+
+
+def land(lake: Lake, repo: Repository, branch: str, make: Make, *, expected: CommitID | None = None) -> CommitID:
+    """Move `branch` from its head to what `make` makes of it: the commit. With `expected`, PreconditionError unless
+    that is the head."""
+    protection.check(lake, repo, branch, Action.COMMIT)
+    line = lake.lines.setdefault((repo.uid, branch), Line())
+    request = _Request(lake, make, expected)
+    with line.lock:
+        line.waiting.append(request)
+        if line.leader is None:
+            line.leader = request
+            request.woken.set()
+    try:
+        request.woken.wait()
+        while request.outcome is None:
+            with line.lock:
+                batch = [line.waiting.popleft() for _ in range(min(len(line.waiting), _BATCH_MAX))]
+            _serve(lake, repo, branch, batch)
+    finally:
+        _hand_over(line, request)
+    if isinstance(request.outcome, EskerError):
+        raise request.outcome
+    return request.outcome
+
+
+def _hand_over(line: Line, request: _Request) -> None:
+    """Leave the line, and let the next land if it was this one that did."""
+    with line.lock:
+        if request in line.waiting:
+            line.waiting.remove(request)  # interrupted before its turn
+        if line.leader is request:
+            line.leader = line.waiting[0] if line.waiting else None
+            if line.leader:
+                line.leader.woken.set()
+
+
+def _serve(lake: Lake, repo: Repository, branch: str, batch: Sequence[_Request]) -> None:
+    """Land the commits of all these, and tell each."""
+    outcomes: list[CommitID | EskerError] = []
+    try:
+        outcomes = _land_all(lake, repo, branch, batch)
+    except EskerError as error:
+        outcomes = [error] * len(batch)
+    finally:
+        interrupted = ContentionError(Kind.CONTENTION, "whoever was landing this was interrupted: try again")
+        for at, request in enumerate(batch):
+            request.outcome = outcomes[at] if outcomes else interrupted
+            request.woken.set()
+
+
+def _land_all(lake: Lake, repo: Repository, branch: str, batch: Sequence[_Request]) -> list[CommitID | EskerError]:
+    for attempt in range(_TRIES_MAX):
+        head = clean_head(lake, repo, branch)
+        at = head
+        outcomes: list[CommitID | EskerError] = []
+        for request in batch:
+            try:
+                at = _follow(repo, branch, request, at)
+                outcomes.append(at)
+            except EskerError as error:
+                outcomes.append(error)
+        if at == head or lake.branches(repo).update(branch, partial(Branch.moved, commit=at, base=head)):
+            return outcomes
+        lake.world.sleep(lake.world.chance() * min(_PAUSE_MAX_S, 0.001 * 2**attempt))
+    raise ContentionError(
+        Kind.CONTENTION, f"branch {branch!r} of {repo.name!r} moved on through {_TRIES_MAX} tries: try again"
+    )
+
+
+def _follow(repo: Repository, branch: str, request: _Request, head: CommitID) -> CommitID:
+    if request.expected is not None and request.expected != head:
+        raise PreconditionError(
+            Kind.HEAD_MOVED,
+            f"branch {branch!r} of {repo.name!r} is at {head[:12]}, not at {request.expected[:12]} as was expected",
+        )
+    return request.make(head)
+
+
+def clean_head(lake: Lake, repo: Repository, branch: str) -> CommitID:
+    """The commit of a clean branch. Layers that net to nothing are dropped; InvalidError if they change something."""
+    branches = lake.branches(repo)
+    for _ in range(_TRIES_MAX):
+        record = branches.get(branch)
+        if record.clean:
+            return record.commit
+        sealed = branches.update(branch, lambda record: record.rotated(branches.fresh_token()))
+        assert sealed is not None
+        tree = lake.commits(repo).get(sealed.commit).tree
+        if digest_of(fold(lake, repo, tree, sealed.sealed)) != digest_of(tree):
+            raise InvalidError(
+                Kind.DIRTY_BRANCH, f"branch {branch!r} of {repo.name!r} has uncommitted changes: commit or reset them"
+            )
+        drop(lake, repo, branch, sealed, sealed.sealed)
+    raise ContentionError(Kind.CONTENTION, f"branch {branch!r} of {repo.name!r} kept changing: try again")
