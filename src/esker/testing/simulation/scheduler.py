@@ -9,7 +9,7 @@ import heapq
 import random
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from greenlet import getcurrent, greenlet
 
@@ -42,10 +42,32 @@ class Choice(Enum):
     PRIORITIES = "priorities"
 
 
+class Script(NamedTuple):
+    """What happened once, to be followed again as far as it can be: of a smaller plan, too."""
+
+    turns: list[str]
+    """Who was next, each time."""
+    fates: dict[object, object]
+    """Which calls failed, and how; and who stood still."""
+
+
 class Task:
     """A client, or a request on its way: something that wants a turn."""
 
-    __slots__ = ("busy", "client", "greenlet", "killed", "op", "priority", "server", "skips", "unwinding", "wakes_s")
+    __slots__ = (
+        "busy",
+        "calls",
+        "client",
+        "greenlet",
+        "killed",
+        "number",
+        "op",
+        "priority",
+        "server",
+        "skips",
+        "unwinding",
+        "wakes_s",
+    )
 
     def __init__(self, client: str, server: int, run: Callable[[], None], priority: float, hub: greenlet) -> None:
         self.client = client
@@ -59,6 +81,10 @@ class Task:
         """Whether it is within an operation, and so can be killed in it."""
         self.killed = False
         self.unwinding = False
+        self.number = 0
+        """Of the operation, among its client's."""
+        self.calls = 0
+        """Of the store, within the operation."""
         self.skips = False
         """Whether its next turn is one that it just had."""
 
@@ -66,10 +92,13 @@ class Task:
 class Scheduler:
     """Runs tasks one at a time, each until its next turn."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, script: Script | None = None) -> None:
+        self.script = script
+        self.happened = Script([], {})
         self.random = random.Random(seed)
         draw = self.random.random
         self._draw = draw
+        self._at = 0
         self.steps = 0
         self.now_s = 0.0
         self.moment = 0
@@ -143,13 +172,7 @@ class Scheduler:
         self.now_s += STEP_S
         if self.steps > STEPS_MAX:
             self.fail("hang", f"no end after {STEPS_MAX} steps: {me.client} is still at {me.op}")
-        following = self._next()
-        if following is not me:
-            self._switch(following, me)
-        if me.killed:
-            me.killed = False
-            me.unwinding = True
-            raise Crash
+        self._yield(me)
 
     def sleep(self, seconds: float) -> None:
         """The running task wants no turn for a while."""
@@ -167,13 +190,7 @@ class Scheduler:
         me.wakes_s = self.now_s + seconds
         self._spawned += 1
         heapq.heappush(self._sleeping, (me.wakes_s, self._spawned, me))
-        following = self._next()
-        if following is not me:
-            self._switch(following, me)
-        if me.killed:
-            me.killed = False
-            me.unwinding = True
-            raise Crash
+        self._yield(me)
 
     def kill(self, server: int) -> None:
         """The process dies: what its clients were doing ends there. The caller raises Crash itself if it is one."""
@@ -186,21 +203,46 @@ class Scheduler:
         self.failure = self.failure or Violation(oracle, message)
         raise self.failure
 
-    def _switch(self, following: Task, me: Task) -> None:
-        self.current = following
-        following.greenlet.switch()
-        self.current = me
-        if self.over:
+    def _yield(self, me: Task) -> None:
+        following = self._next()
+        if following is not me:
+            self.current = following
+            following.greenlet.switch()
+            self.current = me
+            if self.over:
+                raise Crash
+        if me.killed:
+            me.killed = False
+            me.unwinding = True
             raise Crash
 
     def _next(self) -> Task:
-        ready = self._ready
+        task = self._chosen() if self.script is None else self._scripted(self.script.turns)
+        self.happened.turns.append(task.client)
+        return task
+
+    def _scripted(self, turns: list[str]) -> Task:
+        """Whom the script names next, if it can be; where the script ends, whoever is first."""
+        self._wake()
+        while self._at < len(turns):
+            name = turns[self._at]
+            self._at += 1
+            for task in self._ready:
+                if task.client == name:
+                    return task
+        return self._ready[0]
+
+    def _wake(self) -> None:
         sleeping = self._sleeping
-        while sleeping and (sleeping[0][0] <= self.now_s or not ready):
+        while sleeping and (sleeping[0][0] <= self.now_s or not self._ready):
             wakes_s, _, task = heapq.heappop(sleeping)
-            if wakes_s > self.now_s:
-                self.now_s = wakes_s
-            ready.append(task)
+            self.now_s = max(self.now_s, wakes_s)
+            self._ready.append(task)
+
+    def _chosen(self) -> Task:
+        ready = self._ready
+        if self._sleeping:
+            self._wake()
         n = len(ready)
         if n == 1:
             return ready[0]
@@ -242,3 +284,21 @@ class SimWorld:
 
     def chance(self) -> float:
         return self._scheduler.random.random()
+
+    def event(self) -> "SimEvent":
+        return SimEvent(self._scheduler)
+
+
+class SimEvent:
+    """Waiting for it lets the others have their turns."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def wait(self) -> None:
+        while not self._is_set:
+            self._scheduler.sleep(STEP_S)
