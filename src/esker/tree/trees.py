@@ -154,6 +154,9 @@ class TreeCounts:
     metaranges_read: int = 0
     metaranges_written: int = 0
 
+    def __add__(self, other: "TreeCounts") -> "TreeCounts":
+        return TreeCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
     def __sub__(self, other: "TreeCounts") -> "TreeCounts":
         return TreeCounts(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
 
@@ -244,10 +247,13 @@ class Trees:
                 future.cancel()
 
     def write_range(
-        self, pieces: list[pa.Table], known: Callable[[Digest, str], FileName | None]
+        self, pieces: list[pa.Table], known: Callable[[Digest, str], FileName | None], *, remember: bool
     ) -> "Future[RangeInfo]":
-        """Store a range in the pool. A file that `known` names for the same content is used again, and not read."""
-        return self._pool.submit(self._write_range, pieces, known)
+        """Store a range in the pool. A file that `known` names for the same content is used again, and not read.
+
+        With `remember` it is cached too: what was changed is mostly looked at, or changed again, before long.
+        """
+        return self._pool.submit(self._write_range, pieces, known, remember)
 
     def write_metarange(self, table: pa.Table, known: Callable[[Digest], FileName | None]) -> FileName:
         """Store a metarange. The digest leaves out where files lie."""
@@ -279,7 +285,9 @@ class Trees:
         """Take a layer's file away: nothing names it any more."""
         self._blobs.delete([_blob(files.LAYER, name)])
 
-    def _write_range(self, pieces: list[pa.Table], known: Callable[[Digest, str], FileName | None]) -> RangeInfo:
+    def _write_range(
+        self, pieces: list[pa.Table], known: Callable[[Digest, str], FileName | None], remember: bool
+    ) -> RangeInfo:
         table = pa.concat_tables(pieces).combine_chunks()
         content = digest("range", table)
         first, last = table["path"][0].as_py(), table["path"][-1].as_py()
@@ -287,6 +295,9 @@ class Trees:
         if name is None:
             name = self._write(files.RANGE, content, table)
             self._count(ranges_written=1)
+            if remember:
+                rows = Rows(table)
+                self._cache.get_or_load(content, lambda: (rows, rows.nbytes))
         return RangeInfo(content, name, first, last, table.num_rows, int(row_bytes(table).sum()))
 
     def _rows_once(self, info: RangeInfo) -> Rows:

@@ -33,7 +33,8 @@ class _Kept:
 
 class Writer:
     """One tree being written. `reads` are the trees that the operation reads from: a range that equals one of theirs is
-    not stored again, since its file cannot be collected while they are reachable.
+    not stored again, since its file cannot be collected while they are reachable. Without any, it is a tree in bulk,
+    and not cached.
     """
 
     def __init__(self, trees: Trees, reads: Sequence[Metarange] = ()) -> None:
@@ -147,7 +148,7 @@ class Writer:
         self._pending_bytes += size
 
     def _cut(self) -> None:
-        future = self._trees.write_range(self._pending, self._known_range)
+        future = self._trees.write_range(self._pending, self._known_range, remember=bool(self._reads))
         self._pieces.append(future)
         self._unwritten.append(future)
         if len(self._unwritten) > self._trees.ahead:
