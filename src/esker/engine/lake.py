@@ -51,10 +51,11 @@ class Lake:
 
     def locate(self, repo: Repository, address: str) -> tuple[BlobStore, str]:
         """Where the bytes of an entry lie: a store, and a name in it. An address that is a URL lies elsewhere."""
-        if "://" not in address:
+        scheme, separator, rest = address.partition("://")
+        if not separator:
             return self.blobs(repo), address
-        parent, _, name = address.rpartition("/")
-        return self._store(parent), name
+        bucket, _, name = rest.partition("/")  # none, for a local path: then its root is that of the file system
+        return self._store(f"{scheme}://{bucket}"), name
 
     def _store(self, url: str) -> BlobStore:
         found = self._stores.get(url)

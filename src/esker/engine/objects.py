@@ -8,9 +8,10 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from esker.engine import entries
+from esker.engine import entries, layers
 from esker.engine.commit import NO_METADATA
 from esker.engine.lake import Lake
+from esker.engine.snapshots import present
 from esker.errors import Kind, NotFoundError
 from esker.model import Entry, Repository
 
@@ -30,7 +31,9 @@ def put(
 ) -> Entry:
     """Store bytes and stage them at `path`, at constant memory: the entry."""
     entries.check_path(path)
-    lake.branches(repo).get(branch)  # before anything is uploaded
+    record = lake.branches(repo).get(branch)  # before anything is uploaded
+    if if_absent and present(lake, repo, record, path):
+        raise layers.already_there(repo, branch, path)
     address = fresh_address(lake)
     md5 = hashlib.md5(usedforsecurity=False)
 
