@@ -41,7 +41,7 @@ def page(seek: Seek, *, prefix: str = "", after: str = "", delimiter: str = "", 
     if not 0 < amount <= PAGE_MAX:
         raise InvalidError(Kind.INVALID_ARGUMENT, f"a page has 1 to {PAGE_MAX} items, not {amount}")
     end = after_prefix(prefix)
-    start = _first_after(after, prefix, delimiter)
+    start = first_after(after, prefix, delimiter)
     items: list[Entry | str] = []
     while start is not None and len(items) <= amount and (found := seek(start)):
         rows, at = found
@@ -57,7 +57,7 @@ def page(seek: Seek, *, prefix: str = "", after: str = "", delimiter: str = "", 
     return Page(items[:amount], last if isinstance(last, str) else last.path)
 
 
-def _first_after(after: str, prefix: str, delimiter: str) -> str | None:
+def first_after(after: str, prefix: str, delimiter: str) -> str | None:
     """Where to go on behind `after`; None if nothing can come behind it."""
     if after < prefix:
         return prefix

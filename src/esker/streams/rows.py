@@ -8,7 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esker.streams.arrays import Bools, Ints, after_prefix, bools, lower_bound, lower_bounds, only_chunk
+from esker.streams.arrays import (
+    Bools,
+    Ints,
+    after_prefix,
+    bools,
+    fixed_width,
+    integers,
+    lower_bound,
+    lower_bounds,
+    only_chunk,
+)
 from esker.streams.entries import CHANGES, IDENTITY, SCHEMA
 
 DELTAS: Final = pa.schema(
@@ -203,19 +213,27 @@ def _equal(
     """For each pair of rows, whether all these columns are equal."""
     found: Bools | None = None
     for name in columns:
-        same = bools(pc.equal(_rows_of(left[name], in_left), _rows_of(right[name], in_right)))
+        same = _equal_values(only_chunk(left[name]), only_chunk(right[name]), in_left, in_right)
         found = same if found is None else found & same
     assert found is not None
     return found
 
 
-def _rows_of(column: pa.ChunkedArray, rows: Ints | slice) -> pa.Array:
-    array = only_chunk(column)
-    if isinstance(rows, slice):
-        return array[rows]
-    if len(rows) == len(array) and len(rows) and rows[0] == 0 and rows[-1] == len(rows) - 1:
-        return array  # rows ascend, so these are all of them
-    return array.take(pa.array(rows))
+def _equal_values(left: pa.Array, right: pa.Array, in_left: Ints | slice, in_right: Ints | slice) -> Bools:
+    if isinstance(in_left, slice) or isinstance(in_right, slice):
+        return bools(pc.equal(left[in_left], right[in_right]))
+    if not pa.types.is_string(left.type):
+        numbers: Bools = integers(left)[in_left] == integers(right)[in_right]
+        return numbers
+    ones, others = fixed_width(left), fixed_width(right)
+    if ones is None or others is None:
+        return bools(pc.equal(left.take(pa.array(in_left)), right.take(pa.array(in_right))))
+    if ones.shape[1] != others.shape[1]:
+        return np.zeros(len(in_left), dtype=bool)
+    same = np.ones(len(in_left), dtype=bool)
+    for word, other in zip(ones[in_left].T, others[in_right].T, strict=True):
+        same &= word == other
+    return same
 
 
 def _deltas(left: pa.Table, right: pa.Table, in_left: Ints, in_right: Ints) -> pa.Table:

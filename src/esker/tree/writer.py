@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -20,6 +21,10 @@ from esker.model import Digest, FileName
 from esker.streams.arrays import Bools, only_chunk
 from esker.tree.cutting import row_bytes
 from esker.tree.trees import Metarange, RangeInfo, Trees
+
+
+_REMEMBERED_MAX: Final = 16
+"""So many ranges of a tree made from others are cached as they are written. More would push out what is read."""
 
 
 @dataclass
@@ -33,8 +38,7 @@ class _Kept:
 
 class Writer:
     """One tree being written. `reads` are the trees that the operation reads from: a range that equals one of theirs is
-    not stored again, since its file cannot be collected while they are reachable. Without any, it is a tree in bulk,
-    and not cached.
+    not stored again, since its file cannot be collected while they are reachable.
     """
 
     def __init__(self, trees: Trees, reads: Sequence[Metarange] = ()) -> None:
@@ -42,6 +46,7 @@ class Writer:
         self._reads = reads
         self._pieces: list[_Kept | Future[RangeInfo]] = []
         self._unwritten: deque[Future[RangeInfo]] = deque()
+        self._cuts = 0
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._pending_bytes = 0
@@ -148,7 +153,9 @@ class Writer:
         self._pending_bytes += size
 
     def _cut(self) -> None:
-        future = self._trees.write_range(self._pending, self._known_range, remember=bool(self._reads))
+        remember = bool(self._reads) and self._cuts < _REMEMBERED_MAX
+        self._cuts += 1
+        future = self._trees.write_range(self._pending, self._known_range, remember=remember)
         self._pieces.append(future)
         self._unwritten.append(future)
         if len(self._unwritten) > self._trees.ahead:
