@@ -48,6 +48,11 @@ test: setup check ## Check everything and run all tests: what CI runs (ARGS='-k 
 test-services: setup ## The stores' tests against stronger servers, built with Go and fetched with Maven
 	$(BIN)/python -m tests.stronger_services $(ARGS)
 
+.PHONY: sim
+sim: .venv/.ready ## A million schedules of the simulator, and all of its mutants (ARGS='--seconds 60')
+	$(BIN)/python -m esker.testing.simulation mutants
+	$(BIN)/python -m esker.testing.simulation run --schedules 1000000 $(ARGS)
+
 .PHONY: demo
 demo: .venv/.ready ## A tour of what works, under a minute
 	$(BIN)/python demo/run.py

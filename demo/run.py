@@ -3,226 +3,268 @@
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
-
-from esker.errors import CorruptError
-from esker.model import Entry, FileName
-from esker.stores.blob_local import LocalBlobs
-from esker.stores.cache import MemoryCache
-from esker.stores.kv_sqlite import SQLiteKV
-from esker.streams.entries import as_changes, changes_of, table_of
-from esker.tree.build import build
-from esker.tree.cutting import Cutting
-from esker.tree.diff import diff
-from esker.tree.merge import Strategy, merge
-from esker.tree.reading import get, listing, scan
-from esker.tree.rewrite import apply
-from esker.tree.trees import TreeCounts, Trees
+import esker
+from esker.engine import layers
+from esker.model import CommitID, Entry
+from esker.streams.entries import changes_of
+from esker.tree.past import StoredPast
+from esker.tree.trees import TreeCounts
 
 TABLES = ("clicks", "orders", "returns", "stock", "visits")
 DAYS = 200
 FILES_A_DAY = 100
 
+LAST_DAY = f"tables/orders/day={DAYS - 1:03}/"
+
 
 def main() -> None:
-    with (
-        tempfile.TemporaryDirectory(prefix="esker-demo-") as directory,
-        ThreadPoolExecutor(4) as pool,
-        timed() as took,
-    ):
-        Tour(Path(directory), pool).run()
-    print(f"\nThat was all that works today, in {took[0]:.1f} s. Branches and commits come next.")
+    with tempfile.TemporaryDirectory(prefix="esker-demo-") as directory, timed() as took:
+        place = (Path(directory) / "lake").as_uri()
+        say(f'lake = esker.open_lake("{place}")')
+        with esker.open_lake(place) as lake:
+            Tour(lake).run()
+    print(f"\n\nThat was the tour, in {took[0]:.1f} s. Where to go next:\n")
+    say(
+        "docs/guide.md          the same by task, with examples to copy",
+        "docs/consistency.md    what is guaranteed when many write at once, and why",
+        "docs/architecture.md   how it works",
+        "make bench             how fast it is, next to bare pyarrow and git",
+    )
 
 
 class Tour:
-    def __init__(self, directory: Path, pool: ThreadPoolExecutor) -> None:
-        self.directory = directory
-        self.pool = pool
-        self.blobs = LocalBlobs(directory / "lake")
-        self.trees = self.open_trees()
-
-    def open_trees(self) -> Trees:
-        """As another process would: nothing cached."""
-        return Trees(
-            self.blobs, Cutting(entries_mean=2000, entries_max=16000), cache=MemoryCache(256 << 20), pool=self.pool
-        )
+    def __init__(self, lake: esker.Lake) -> None:
+        self.lake = lake
+        self.repo = lake.create_repository("shop")
+        self.main = self.repo.branch("main")
 
     def run(self) -> None:
-        self.swap_a_name()
-        main = self.build_a_tree()
-        changed = self.change_it(main)
-        self.compare(main, changed)
-        self.merge(main, changed)
-        self.look_inside(changed)
-        self.damage_it(changed)
+        self.load()
+        self.rewrite_a_partition()
+        self.throw_away_a_bad_batch()
+        self.race()
+        self.conflict()
+        self.drop_a_table()
+        self.travel_in_time()
+        self.look_at_what_is_stored()
 
-    def swap_a_name(self) -> None:
-        chapter("1. Names that change: a key-value store with compare-and-swap")
+    def load(self) -> None:
+        chapter("1. A lake that exists already: 100,000 files become one commit")
         say(
-            "All that is mutable is small and lives here: in SQLite, or in PostgreSQL or DynamoDB for many machines.",
-            "Two writers read the same record, and both try to replace what they saw:",
+            "An entry names a path, where its bytes lie, their size and checksum. No data is copied, or read.",
+            "So many at once are laid on the branch as one sorted file, and then committed like anything staged.",
         )
-        kv = SQLiteKV(self.directory / "kv.sqlite")
-        kv.put("branches", b"main", b"tree 0")
-        seen = kv.get("branches", b"main")
-        assert seen is not None
+        entries = [entry_of(name, day, file) for name in TABLES for day in range(DAYS) for file in range(FILES_A_DAY)]
         rows = []
-        for writer in ("first", "second"):
-            with timed() as took:
-                won = kv.put_if("branches", b"main", f"tree of the {writer}".encode(), seen.version)
-            rows.append((writer, "stored" if won else "refused: look again", ms(took)))
-        table(("writer", "outcome", "time"), rows)
-        kv.close()
+        with self.counted("stage them all") as row:
+            layers.append(self.lake.engine, self.repo.record, "main", changes=changes_of(entries))
+        rows.append(row)
+        with self.counted("main.commit") as row:
+            self.main.commit("All tables, as they are")
+        rows.append(row)
+        with self.counted("repo.tag('monday', 'main')") as row:
+            self.repo.tag("monday", "main")
+        rows.append(row)
+        table(COUNTED, rows)
+        days = list(self.main.list("tables/orders/", delimiter="/"))
+        say("", f"tables/orders/ has {len(days)} days, the last one {days[-1]}")
 
-    def build_a_tree(self) -> FileName:
-        chapter("2. The past: a tree of sorted Parquet files, named by their content")
-        entries = lake()
-        with self.counted("build") as row:
-            tree = build(self.trees, [entries])
-        meta = self.trees.metarange(tree)
-        stored = sum(blob.size for blob in self.blobs.list())
-        say(
-            f"{meta.count:,} objects stand in {len(meta)} range files; where one ends is decided by the paths in it.",
-            f"All metadata together: {stored / 1e6:.1f} MB, {stored / meta.count:.0f} bytes an object.",
+    def rewrite_a_partition(self) -> None:
+        chapter("2. A partition rewritten on a branch, while readers of main see the old one")
+        say("A branch is one small record, whatever the size of the lake.")
+        rows = []
+        with self.counted("repo.create_branch('restate', 'main')") as row:
+            restate = self.repo.create_branch("restate", "main")
+        rows.append(row)
+        with self.counted("restate.delete_prefix(<the last day>)") as row:
+            restate.delete_prefix(LAST_DAY)
+        rows.append(row)
+        with self.counted("40 x restate.put(...), each durable") as row:
+            for file in range(40):
+                restate.put(f"{LAST_DAY}new-{file:05}.parquet", b"PAR1 and so on", metadata={"job": "restate"})
+        rows.append(row)
+        table(COUNTED, rows)
+        seen = [self.files_of_the_last_day("nothing committed yet")]
+        restate.commit("The last day, restated")
+        seen.append(self.files_of_the_last_day("committed to restate"))
+        with timed() as took:
+            self.main.merge("restate")
+        seen.append(self.files_of_the_last_day("merged into main"))
+        table(("", "files of the day on main", "on restate"), seen)
+        say("", f"The merge took {ms(took)}; no reader of main saw a day that was half written.")
+
+    def files_of_the_last_day(self, when: str) -> tuple[str, str, str]:
+        on_main, on_restate = (str(sum(1 for _ in self.repo.ref(ref).list(LAST_DAY))) for ref in ("main", "restate"))
+        return when, on_main, on_restate
+
+    def throw_away_a_bad_batch(self) -> None:
+        chapter("3. A bad batch thrown away, a good one merged")
+        say("What is staged on a branch is seen by those who read that branch, and by nobody else.")
+        load = self.repo.create_branch("load", "main")
+        bad = [entry_of("stock", day, file, version=13) for day in range(20) for file in range(FILES_A_DAY)]
+        good = [entry_of("stock", DAYS, file) for file in range(2000)]
+        rows = []
+
+        def step(what: str, action: Callable[[], object]) -> None:
+            with self.counted(what) as row:
+                action()
+            rows.append([*row, staged_on(load)])
+
+        with ThreadPoolExecutor(16) as pool:
+            step("2,000 x load.link(entry), 16 threads", lambda: list(pool.map(load.link, bad)))
+            step("load.reset()", load.reset)
+            step("2,000 x load.link(entry), 16 threads", lambda: list(pool.map(load.link, good)))
+        step("load.commit", lambda: load.commit("A day of stock"))
+        step("main.merge('load')", lambda: self.main.merge("load"))
+        table((*COUNTED, "load.uncommitted()"), rows)
+
+    def race(self) -> None:
+        chapter("4. Two writers race for one path: exactly one wins")
+        say("Absence is looked at, and the write made, as one step: as a lock, or so that no file is written over.")
+        rows = []
+        for number in range(5):
+            path = f"locks/{number}"
+            with ThreadPoolExecutor(2) as pool:
+                outcomes = list(pool.map(self.claim, [(path, "first"), (path, "second")]))
+            assert sorted(outcomes) == ["refused", "won"]
+            rows.append((path, *outcomes, self.main.get(path).decode()))
+        table(("main.put(path, ..., if_absent=True)", "first", "second", "path holds"), rows)
+        self.main.commit("Locks")
+
+    def claim(self, wanted: tuple[str, str]) -> str:
+        path, writer = wanted
+        try:
+            self.main.put(path, writer.encode(), if_absent=True)
+        except esker.PreconditionError:
+            return "refused"
+        return "won"
+
+    def conflict(self) -> None:
+        chapter("5. A conflict: listed, then decided by a strategy")
+        say("Two branches change one file; what else they changed does not collide.")
+        ours = f"{LAST_DAY}new-00007.parquet"
+        audit = self.repo.create_branch("audit", "main")
+        audit.put(ours, b"as audited")
+        audit.put("tables/returns/checked.txt", b"yes")
+        audit.commit("Audited")
+        self.main.put(ours, b"as restated again")
+        self.main.commit("Once more")
+        table(
+            ("repo.diff('main', 'audit', three_dot=True)", ""),
+            [(change.path, change.kind) for change in self.repo.diff("main", "audit", three_dot=True)],
         )
-        table(COUNTED, [row])
-        return tree
+        try:
+            self.main.merge("audit")
+        except esker.ConflictError as error:
+            say("", "main.merge('audit') changes nothing, and raises ConflictError:", f"  {error}")
+            say(f"  error.paths == {error.paths}")
+        else:
+            raise AssertionError("a conflict went unseen")
+        with timed() as took:
+            self.main.merge("audit", strategy="source-wins")
+        say("", f"main.merge('audit', strategy='source-wins') took {ms(took)}. The file now says: {self.text(ours)}")
 
-    def change_it(self, main: FileName) -> FileName:
-        chapter("3. Changing it: only what is touched is opened")
-        say("A new version of one day, ten files less in another; then a whole table away, and back again.")
-        day = [entry_of("orders", DAYS - 1, file, version=2) for file in range(FILES_A_DAY)]
-        dropped = [path_of("orders", 0, file) for file in range(10)]
-        with self.counted("100 puts, 10 deletes") as few:
-            changed = apply(self.trees, main, [changes_of(day, dropped)])
-        with self.counted("a table dropped") as prefix:
-            without = apply(self.trees, changed, [], ["tables/returns/"])
-        with self.counted("the table put back") as back:
-            again = apply(self.trees, without, [under(self.trees, main, "tables/returns/")])
-        table(COUNTED, [few, prefix, back])
-        ids = [self.trees.metarange(tree).id for tree in (changed, again)]
+    def drop_a_table(self) -> None:
+        chapter("6. A table of 20,000 files deleted as one record, and brought back")
+        say("Files inside of the prefix are dropped, and put back, without being opened.")
+        rows = []
+
+        def step(what: str, action: Callable[[], object]) -> None:
+            with self.counted(what) as row:
+                action()
+            rows.append((*row, f"{sum(1 for _ in self.main.list('tables/clicks/')):,}"))
+
+        step("main.delete_prefix('tables/clicks/')", lambda: self.main.delete_prefix("tables/clicks/"))
+        step("main.commit", lambda: self.main.commit("Clicks are gone"))
+        step("main.revert('main')", lambda: self.main.revert("main"))
+        table((*COUNTED, "files"), rows)
+        before, after = (self.tree_of(ref) for ref in ("main~2", "main"))
         say(
             "",
             "Equal content is one tree, by whatever road it was reached:",
-            f"  before the table was dropped   {ids[0][:32]}",
-            f"  after it was put back          {ids[1][:32]}",
+            f"  before the delete   {before}",
+            f"  after the revert    {after}",
         )
-        assert ids[0] == ids[1]
-        return changed
+        assert before == after
 
-    def compare(self, main: FileName, changed: FileName) -> None:
-        chapter("4. Comparing: equal files are never opened")
-        say("Nothing is cached here: each comparison starts as another process would.")
+    def travel_in_time(self) -> None:
+        chapter("7. Reading the past: by tag, by steps back, by commit")
+        say("Every commit stays readable, and a tag keeps its name.")
+        path = f"{LAST_DAY}new-00007.parquet"
         rows = []
-        for what, left, right in (("equal trees", main, main), ("what step 3 changed", main, changed)):
-            self.trees = self.open_trees()
-            with self.counted(what) as row:
-                deltas = sum(batch.num_rows for batch in diff(self.trees, left, right))
-            rows.append((*row, f"{deltas} paths"))
-        table((*COUNTED, "differ"), rows)
-
-    def merge(self, base: FileName, dest: FileName) -> None:
-        chapter("5. Merging: three ways, path by path, by content")
-        say(
-            "Somebody else started from the first tree too. What only they changed is taken; what both changed is a",
-            "conflict, or what the strategy says. Ranges that either side has written already are not written again.",
-        )
-        theirs = [entry_of("visits", 3, file, version=3) for file in range(50)]
-        source = apply(self.trees, base, [changes_of(theirs)])
-        clash = apply(
-            self.trees, base, [changes_of([entry_of("orders", DAYS - 1, 7, version=4)], [path_of("stock", 9, 9)])]
-        )
-        rows = []
-        for what, side, strategy in (
-            ("another table", source, Strategy.NONE),
-            ("the same file", clash, Strategy.NONE),
-            ("the same file, source wins", clash, Strategy.SOURCE_WINS),
-        ):
-            self.trees = self.open_trees()
-            with self.counted(what) as row:
-                merged = merge(self.trees, base, side, dest, strategy)
-            rows.append((*row, "merged" if merged.tree else f"conflict: {merged.conflicts[0].rpartition('/')[2]}"))
-        table((*COUNTED, "outcome"), rows)
-
-    def look_inside(self, tree: FileName) -> None:
-        chapter("6. Reading: one entry, a page, all of it")
-        say("A listing seeks past what lies under a common prefix, and does not read it.")
-        path = path_of("orders", DAYS - 1, 42)
-        get(self.trees, tree, path)
-        with timed() as point:
-            entry = get(self.trees, tree, path)
-        assert entry is not None
-        with timed() as top:
-            days = listing(self.trees, tree, prefix="tables/orders/", delimiter="/")
-        with timed() as whole:
-            count = sum(batch.num_rows for batch in scan(self.trees, tree))
+        for ref in ("main", "main~1", "main~4", "monday", str(self.main.commit_id())[:12]):
+            with timed() as took:
+                clicks, files = (sum(1 for _ in self.repo.ref(ref).list(at)) for at in ("tables/clicks/", LAST_DAY))
+            rows.append((ref, f"{clicks:,}", str(files), self.text(path, ref), ms(took)))
+        table(("ref", "clicks", "files of the last day", ".../new-00007.parquet", "time"), rows)
+        say("", "main.log(prefixes=[<that day>]):")
         table(
-            ("question", "answer", "time"),
-            [
-                (f"get .../{path.rpartition('/')[2]}", f"{entry.size:,} bytes at {entry.address}", ms(point)),
-                ("list tables/orders/ by '/'", f"{len(days.items)} days, the first {days.items[0]}", ms(top)),
-                ("scan everything", f"{count:,} entries", ms(whole)),
-            ],
+            ("commit", "message"),
+            [(name[:12], message) for name, message in self.log(prefixes=[LAST_DAY])],
         )
 
-    def damage_it(self, tree: FileName) -> None:
-        chapter("7. Damage is seen, never read")
-        info = self.trees.metarange(tree).info(0)
-        file = next(self.directory.rglob(info.name))
-        data = bytearray(file.read_bytes())
-        data[len(data) // 2] ^= 1
-        file.write_bytes(data)
-        try:
-            get(self.open_trees(), tree, info.min)
-        except CorruptError as error:
-            say(f"One bit of a file of {len(data):,} bytes was flipped. Reading it raises CorruptError:", f"  {error}")
-        else:
-            raise AssertionError("damage went unseen")
+    def look_at_what_is_stored(self) -> None:
+        chapter("8. What that took")
+        root = Path(self.repo.record.namespace.removeprefix("file://"))
+        sizes = [file.stat().st_size for file in (root / "_esker").rglob("*") if file.is_file()]
+        files = sum(1 for _ in self.main.list())
+        say(
+            f"{len(self.log())} versions of {files:,} files: {sum(sizes) / 1e6:.1f} MB of metadata in {len(sizes)} "
+            "Parquet files, sorted,",
+            "named by their content and checked whenever one is read. Any engine that reads Parquet can read them.",
+        )
+
+    def text(self, path: str, ref: str = "main") -> str:
+        found = self.repo.ref(ref)
+        return found.get(path).decode() if found.exists(path) else "-"
+
+    def log(self, prefixes: Sequence[str] = ()) -> list[tuple[CommitID, str]]:
+        return [(name, commit.message) for name, commit in self.main.log(prefixes=prefixes)]
+
+    def tree_of(self, ref: str) -> str:
+        _, commit = next(self.repo.ref(ref).log())
+        return commit.tree.partition("-")[0][:32]
 
     @contextmanager
     def counted(self, what: str) -> Iterator[list[str]]:
         """A row for `COUNTED`, filled in when the block ends."""
         row: list[str] = [what]
-        before = self.trees.counts()
+        before = self.counts()
         with timed() as took:
             yield row
-        done: TreeCounts = self.trees.counts() - before
+        done = self.counts() - before
         row += [str(done.ranges_read), str(done.ranges_written), ms(took)]
 
-
-COUNTED = ("operation", "ranges read", "ranges written", "time")
-
-
-def lake() -> pa.Table:
-    """A lake of tables, partitioned by day."""
-    entries = [entry_of(name, day, file) for name in TABLES for day in range(DAYS) for file in range(FILES_A_DAY)]
-    return table_of(entries)
+    def counts(self) -> TreeCounts:
+        past = self.lake.engine.past(self.repo.record)
+        assert isinstance(past, StoredPast)
+        return past.trees.counts()
 
 
-def path_of(name: str, day: int, file: int) -> str:
-    return f"tables/{name}/day={day:03}/part-{file:05}.parquet"
+COUNTED = ("", "ranges read", "written", "time")
+
+
+def staged_on(branch: esker.Branch) -> str:
+    kinds = Counter(str(change.kind) for change in branch.uncommitted())
+    return ", ".join(f"{count:,} {kind}" for kind, count in kinds.items()) or "nothing"
 
 
 def entry_of(name: str, day: int, file: int, version: int = 1) -> Entry:
-    path = path_of(name, day, file)
+    path = f"tables/{name}/day={day:03}/part-{file:05}.parquet"
     checksum = hashlib.md5(f"{path} {version}".encode()).hexdigest()
     return Entry(
         path=path,
-        address=f"data/{checksum[:20]}",
+        address=f"s3://warehouse/{path}",
         size=1_000_000 + int(checksum[:5], 16),
         checksum=checksum,
         mtime_ms=1_760_000_000_000 + 1000 * day,
     )
-
-
-def under(trees: Trees, tree: FileName, prefix: str) -> pa.Table:
-    """What a tree has under a prefix, as changes that put it."""
-    return pa.concat_tables(as_changes(batch) for batch in scan(trees, tree, prefix=prefix))
 
 
 def chapter(title: str) -> None:

@@ -61,7 +61,12 @@ def open_lake(url: str, *, kv: str | None = None, settings: Settings = DEFAULTS,
     `dynamodb://table?region=...`. A lake in a local directory keeps its own there; in memory, too. All who open a lake
     must name the same.
     """
-    scheme = urlsplit(url).scheme
+    scheme, separator, rest = url.partition("://")
+    if not separator or (scheme == "file" and not rest.startswith("/")):
+        raise InvalidError(
+            Kind.INVALID_URL,
+            f"{url!r} is no URL of a lake: write file:///absolute/directory, s3://bucket/prefix or memory://",
+        )
     if kv is None:
         if scheme == "file":
             kv = sqlite_url(Path(unquote(urlsplit(url).path)) / _DATABASE)
@@ -166,6 +171,7 @@ class Repo:
 
     def tag(self, name: str, ref: str) -> CommitID:
         """Name the commit that `ref` stands for, for good."""
+        protection.check_writable(self.record)
         commit = refs.commit_of(self.engine, self.record, ref)
         return tags.create(self.engine.kv, self.record.uid, name, commit).commit
 
@@ -174,6 +180,7 @@ class Repo:
         return {name: tag.commit for name, tag in tags.every(self.engine.kv, self.record.uid)}
 
     def delete_tag(self, name: str) -> None:
+        protection.check_writable(self.record)
         tags.delete(self.engine.kv, self.record.uid, name)
 
     def diff(self, left: str, right: str, *, three_dot: bool = False, prefix: str = "") -> Iterator[Change]:
@@ -233,7 +240,7 @@ class Ref:
             after = found.next
 
     def page(self, prefix: str = "", *, after: str = "", delimiter: str = "", amount: int = PAGE_MAX) -> Page:
-        """A page of the listing: of one moment, even on a branch that changes."""
+        """A page of the listing: of one moment, unless 256 or more staged changes lie within it."""
         return entries.listing(
             self.engine, self._repo, self.name, prefix=prefix, after=after, delimiter=delimiter, amount=amount
         )
@@ -361,7 +368,7 @@ class Branch(Ref):
             self._repo,
             source,
             self.name,
-            strategy=Strategy(strategy),
+            strategy=_strategy(strategy),
             message=message,
             committer=committer,
             metadata=metadata,
@@ -384,12 +391,23 @@ class Branch(Ref):
         )
 
 
+def _strategy(name: str) -> Strategy:
+    try:
+        return Strategy(name)
+    except ValueError:
+        known = " or ".join(repr(str(strategy)) for strategy in Strategy if strategy)
+        message = f"no merge strategy {name!r}: write {known}, or leave it out"
+        raise InvalidError(Kind.INVALID_ARGUMENT, message) from None
+
+
 def _chunks(data: bytes | BinaryIO | Path) -> Iterator[bytes]:
     if isinstance(data, Path):
         with data.open("rb") as file:
             yield from _chunks(file)
-    elif isinstance(data, bytes):
-        yield data
+    elif isinstance(data, bytes | bytearray | memoryview):
+        yield bytes(data)
+    elif isinstance(data, str):
+        raise InvalidError(Kind.INVALID_ARGUMENT, "text is no bytes: encode it, or pass a Path to name a file")
     else:
         while chunk := data.read(CHUNK_BYTES):
             yield chunk

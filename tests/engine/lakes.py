@@ -2,9 +2,9 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from esker.engine import changes, entries, repositories
 from esker.engine.cleaning import Cleaner
@@ -19,7 +19,7 @@ from esker.stores.kv import KVStore
 from esker.stores.kv_memory import MemoryKV
 from esker.streams.entries import entries_in
 from esker.tree.cutting import Cutting
-from esker.tree.past import StoredPast
+from esker.tree.past import Past, StoredPast
 from esker.tree.trees import Cached, Trees
 from esker.world import REAL, RealWorld, World
 
@@ -31,6 +31,18 @@ AT_ONCE: Final = Settings(grace_s=0.0)
 """What fell off a branch may be taken away at once, so a reader that relies on it is caught."""
 
 Shown = dict[str, Entry]
+
+
+class Inline(Executor):
+    """A pool without threads: everything happens in one order."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - whoever asks for the result is told
+            future.set_exception(error)
+        return future
 
 
 class NoGuardsKV(MemoryKV):
@@ -82,12 +94,17 @@ def open_lake(
     blobs: BlobStore | None = None,
     settings: Settings = AT_ONCE,
     world: World = REAL,
+    past: Past | None = None,
 ) -> Lake:
+    """`past`: one that is open, to share what it has cached."""
     kv, blobs = kv or MemoryKV(), blobs or MemoryBlobs()
 
-    def open_past(repo: Repository) -> StoredPast:
+    def open_past(repo: Repository) -> Past:
+        if past is not None:
+            return past
         cache: MemoryCache[str, Cached] = MemoryCache(settings.cache_bytes)
-        return StoredPast(Trees(blobs, repositories.cutting_of(repo), cache=cache, pool=POOL, world=world))
+        pool = Inline() if isinstance(world, Clock) else POOL  # who sets the clock wants the same ids each time
+        return StoredPast(Trees(blobs, repositories.cutting_of(repo), cache=cache, pool=pool, world=world))
 
     return Lake(kv=kv, open_past=open_past, open_blobs=lambda _: blobs, settings=settings, world=world)
 
@@ -104,6 +121,20 @@ def new_setup(
     lake = open_lake(kv, blobs, settings, world)
     name = f"repo-{world.token(6)}"
     return Setup(lake, repositories.create(lake, name, f"memory://{name}", cutting=cutting), kv, blobs)
+
+
+def copy_of(setup: Setup) -> Setup:
+    """The same in stores of their own. What never changes is shared."""
+    assert isinstance(setup.kv, MemoryKV)
+    assert isinstance(setup.blobs, MemoryBlobs)
+    kv, blobs = type(setup.kv)(), MemoryBlobs()
+    kv._writes = setup.kv._writes
+    for name, partition in setup.kv._partitions.items():
+        copied = kv._partitions[name] = type(partition)()
+        copied.keys = [*partition.keys]
+        copied.records = {**partition.records}
+    blobs._blobs = {**setup.blobs._blobs}
+    return Setup(open_lake(kv, blobs, setup.lake.settings, setup.lake.world), setup.repo, kv, blobs)
 
 
 def entry(path: str, content: int | str = 0, place: int | str = 0) -> Entry:

@@ -9,18 +9,22 @@ A crash after any step leaves a note, or a layer that is still on its branch's r
 Deleting twice is no error, so several may run at once.
 """
 
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from esker.engine.lake import Lake
+from esker.errors import EskerError
 from esker.model import Layer, Repository
+from esker.refs.records import Branch
 from esker.staging import tokens
 from esker.stores.kv import items
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(Layer)
 _BATCH: Final = 1000
+_AGAIN: Final = b"again/"
 _ROUNDS_A_GRACE: Final = 4
 
 
@@ -31,7 +35,19 @@ def clean_now_and_then(lake: Lake, repo: Repository) -> None:
     if cleaner is None:
         cleaner = lake.cleaners.setdefault(repo.uid, Cleaner(lake, repo))
     if now_s - cleaner.ran_s >= lake.settings.grace_s / _ROUNDS_A_GRACE:
-        cleaner.run()
+        with suppress(EskerError):  # whoever came here has done what he came for; the next round goes on
+            cleaner.run()
+
+
+def hand_over(lake: Lake, repo: Repository, branch: str, record: Branch) -> None:
+    """Move what the branch dropped to the notes."""
+    notes = ((layer.id.encode(), _ENCODER.encode(layer)) for layer in record.dropped)
+    lake.kv.put_many(_notes(repo), notes)
+    lake.branches(repo).forget(branch, [layer.id for layer in record.dropped])
+
+
+def _notes(repo: Repository) -> str:
+    return f"cleanup/{repo.uid}"
 
 
 class Cleaner:
@@ -40,7 +56,6 @@ class Cleaner:
     def __init__(self, lake: Lake, repo: Repository) -> None:
         self._lake = lake
         self._repo = repo
-        self._notes = f"cleanup/{repo.uid}"
         self._seen_s: dict[bytes, float] = {}
         self.ran_s = float("-inf")
 
@@ -48,24 +63,23 @@ class Cleaner:
         """One round: how many layers were deleted for good."""
         self._collect()
         self.ran_s = now_s = self._lake.world.monotonic_s()
-        notes = {item.key: item.record for item in items(self._lake.kv, self._notes)}
+        notes = {item.key: item.record.value for item in items(self._lake.kv, _notes(self._repo))}
         self._seen_s = {key: self._seen_s.get(key, now_s) for key in notes}
         due = [key for key in notes if now_s - self._seen_s[key] >= self._lake.settings.grace_s]
         for key in due:
-            self._delete(_DECODER.decode(notes[key].value))
-            self._lake.kv.delete(self._notes, key)
+            layer = _DECODER.decode(notes[key])
+            self._delete(layer)
+            if layer.token and not self._lake.kv.guards and not key.startswith(_AGAIN):
+                # A write that was stalled may still come: nothing guards the token. So once more, a grace time later.
+                self._lake.kv.put(_notes(self._repo), _AGAIN + key, notes[key])
+            self._lake.kv.delete(_notes(self._repo), key)
         return len(due)
 
     def _collect(self) -> None:
         """Move what branches dropped to the notes."""
-        branches = self._lake.branches(self._repo)
-        for name, record in branches.page("", _BATCH, deleted=True):
+        for name, record in self._lake.branches(self._repo).page("", _BATCH, deleted=True):
             if record.dropped or record.deleted:
-                ids = [layer.id for layer in record.dropped]
-                self._lake.kv.put_many(
-                    self._notes, ((layer.id.encode(), _ENCODER.encode(layer)) for layer in record.dropped)
-                )
-                branches.forget(name, ids)
+                hand_over(self._lake, self._repo, name, record)
 
     def _delete(self, layer: Layer) -> None:
         kv = self._lake.kv

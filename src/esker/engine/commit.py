@@ -10,14 +10,15 @@ we go on from what is there. Layers that were sealed meanwhile stay.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from esker.engine import protection
+from esker.engine import cleaning, protection
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
-from esker.errors import ContentionError, InvalidError, Kind
+from esker.errors import ContentionError, EskerError, InvalidError, Kind
 from esker.format.names import digest_of
 from esker.model import Commit, CommitID, FileName, Layer, LayerID, Repository
 from esker.refs import commits
@@ -27,6 +28,7 @@ NO_METADATA: Final[Mapping[str, str]] = MappingProxyType({})
 
 _TRIES_MAX: Final = 30
 _NONCE_BYTES: Final = 8
+_DROPPED_MAX: Final = 100
 
 
 def commit(
@@ -67,7 +69,11 @@ def commit(
                 metadata=metadata,
                 date_ms=date_ms,
             )
-            if branches.update(branch, partial(Branch.advanced, commit=made, base=record.commit, folded=folded)):
+            landed = branches.update(branch, partial(Branch.advanced, commit=made, base=record.commit, folded=folded))
+            if landed:
+                if len(landed.dropped) >= _DROPPED_MAX:  # nobody cleans here, and the record must not grow for ever
+                    with suppress(EskerError):
+                        cleaning.hand_over(lake, repo, branch, landed)
                 return made
         record = branches.get(branch)
     raise ContentionError(Kind.CONTENTION, f"other commits to {branch!r} of {repo.name!r} kept winning: try again")

@@ -9,7 +9,7 @@ A put through the key-value store:
 A token is sealed in the very swap that opens another, so a put that finds the guard open is visible at once, and one
 that does not has changed nothing: it starts again, with the new token. A store without guarded puts writes, and then
 looks whether the token still is the open one; until such a write is acknowledged it may be seen, vanish, and be seen
-again (docs/explanation of consistency).
+again (docs/consistency.md).
 """
 
 from typing import Final
@@ -17,15 +17,22 @@ from typing import Final
 from esker.engine import layers, protection
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
-from esker.engine.snapshots import Snapshot, entry_at, present, read
-from esker.errors import ContentionError, InvalidError, Kind, NotFoundError
+from esker.engine.snapshots import Snapshot, entry_at, has_layers, is_late, present, read
+from esker.errors import (
+    ContentionError,
+    InvalidError,
+    Kind,
+    NotFoundError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
 from esker.model import Entry, Repository
 from esker.refs.records import Branch
 from esker.staging import tokens
 from esker.staging.stack import View
-from esker.stores.kv import ANYTHING, Anything, Guarded, Version
+from esker.stores.kv import ANYTHING, SCAN_LIMIT_MAX, Anything, Guarded, Version
 from esker.streams.entries import PATH_BYTES_MAX
-from esker.streams.listing import PAGE_MAX, Page, page
+from esker.streams.listing import PAGE_MAX, Page, Sorted, page
 
 _TRIES_MAX: Final = 100
 
@@ -49,21 +56,32 @@ def listing(
     delimiter: str = "",
     amount: int = PAGE_MAX,
 ) -> Page:
-    """A page of what `ref` shows. Each page is of one moment; pages of a changing branch may be of different ones."""
+    """A page of what `ref` shows. Each page is of one moment (of a branch on which more than ten thousand changes are
+    staged among the paths of one page, of several); pages of a changing branch may be of different ones.
+    """
+    check_prefix(prefix)
+    check_prefix(after)
+    past = lake.past(repo)
 
     def list_page(snapshot: Snapshot) -> Page:
-        past = lake.past(repo)
-        seek = lambda path: past.seek(snapshot.tree, path)  # noqa: E731
-        if snapshot.stack:
-            seek = View(snapshot.stack, seek).seek
-        return page(seek, prefix=prefix, after=after, delimiter=delimiter, amount=amount)
+        def below(path: str) -> tuple[Sorted, int] | None:
+            return past.seek(snapshot.tree, path)
+
+        if snapshot.stack is None:
+            return page(below, prefix=prefix, after=after, delimiter=delimiter, amount=amount)
+        view = View(snapshot.stack, below)
+        found = page(view.seek, prefix=prefix, after=after, delimiter=delimiter, amount=amount)
+        if view.windows > 1:  # read at several moments, then: read again, as much as can be at one
+            view = View(snapshot.stack, below, SCAN_LIMIT_MAX)
+            found = page(view.seek, prefix=prefix, after=after, delimiter=delimiter, amount=amount)
+        return found
 
     return read(lake, repo, ref, "list", list_page)
 
 
 def put(lake: Lake, repo: Repository, branch: str, entry: Entry, *, if_absent: bool = False) -> None:
     """Stage an entry. With `if_absent`, PreconditionError if the path is there: of several such puts, one wins."""
-    check_path(entry.path)
+    check_entry(entry)
     protection.check(lake, repo, branch, Action.STAGING_WRITE)
     value = tokens.encode(entry)
     if not if_absent:
@@ -83,20 +101,47 @@ def delete(lake: Lake, repo: Repository, branch: str, path: str) -> None:
 
 def delete_prefix(lake: Lake, repo: Repository, branch: str, prefix: str) -> None:
     """Stage that everything under `prefix` is deleted: one record, however much there is."""
+    check_prefix(prefix)
     protection.check(lake, repo, branch, Action.STAGING_WRITE)
-    if len(prefix.encode()) > PATH_BYTES_MAX:
-        raise InvalidError(Kind.INVALID_PATH, f"a prefix is at most {PATH_BYTES_MAX} bytes")
     layers.append(lake, repo, branch, deletes=(prefix,))
 
 
 def check_path(path: str) -> None:
     """InvalidError unless it can be the path of an entry."""
+    size = check_prefix(path)
+    if size == 0:
+        raise InvalidError(Kind.INVALID_PATH, f"a path is 1 to {PATH_BYTES_MAX} bytes, not 0")
+
+
+def check_prefix(prefix: str) -> int:
+    """Its length in bytes. InvalidError unless a path can begin so."""
     try:
-        size = len(path.encode())
+        size = len(prefix.encode())
     except UnicodeEncodeError:
-        raise InvalidError(Kind.INVALID_PATH, f"path {path!r} is not valid UTF-8") from None
-    if not 0 < size <= PATH_BYTES_MAX:
-        raise InvalidError(Kind.INVALID_PATH, f"a path is 1 to {PATH_BYTES_MAX} bytes, not {size}: {path[:60]!r}")
+        raise InvalidError(Kind.INVALID_PATH, f"path {prefix!r} is not valid UTF-8") from None
+    if size > PATH_BYTES_MAX:
+        raise InvalidError(Kind.INVALID_PATH, f"a path is 1 to {PATH_BYTES_MAX} bytes, not {size}: {prefix[:60]!r}")
+    return size
+
+
+def check_entry(entry: Entry) -> None:
+    """InvalidError unless it can be committed."""
+    check_path(entry.path)
+    texts = [entry.address, entry.checksum, entry.content_type, *entry.metadata.keys(), *entry.metadata.values()]
+    if not all(isinstance(text, str) for text in texts):
+        raise InvalidError(
+            Kind.INVALID_ARGUMENT, f"{entry.path!r}: address, checksum, content type and metadata are strings"
+        )
+    if any(not _is_utf8(text) for text in texts):
+        raise InvalidError(Kind.INVALID_ARGUMENT, f"{entry.path!r}: one of its fields is not valid UTF-8")
+    if type(entry.size) is not int or not 0 <= entry.size < 1 << 63:
+        raise InvalidError(Kind.INVALID_ARGUMENT, f"{entry.path!r}: a size is a number from 0 up, not {entry.size!r}")
+    if type(entry.mtime_ms) is not int or not -(1 << 63) <= entry.mtime_ms < 1 << 63:
+        raise InvalidError(Kind.INVALID_ARGUMENT, f"{entry.path!r}: {entry.mtime_ms!r} is no time in milliseconds")
+
+
+def _is_utf8(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def open_token(lake: Lake, repo: Repository, branch: str) -> Branch:
@@ -106,15 +151,26 @@ def open_token(lake: Lake, repo: Repository, branch: str) -> Branch:
         return record
     marked = lake.branches(repo).update(branch, Branch.marked_dirty)
     assert marked is not None
-    return marked
+    return marked if marked.dirty else open_token(lake, repo, branch)  # told late: sealed since
 
 
 def _stage(lake: Lake, repo: Repository, branch: str, path: str, value: bytes) -> None:
-    for _ in range(_TRIES_MAX):
-        record = open_token(lake, repo, branch)
-        stored = _put(lake, repo, record, path, value) is Guarded.STORED
-        if stored and (lake.kv.guards or lake.branches(repo).get(branch).token == record.token):
-            return
+    written = False
+    try:
+        for _ in range(_TRIES_MAX):
+            record = open_token(lake, repo, branch)
+            stored = _put(lake, repo, record, path, value) is Guarded.STORED
+            written = written or not lake.kv.guards
+            if stored and (lake.kv.guards or lake.branches(repo).get(branch).token == record.token):
+                return
+            if not stored:
+                _rotate_if_open(lake, repo, branch, record)
+    except (UnavailableError, ContentionError) as error:
+        if written:  # and not yet known to be in the open token: it may be seen, or be gone
+            raise OutcomeUnknownError(message=f"a write of {path!r} was stored, and not confirmed") from error
+        raise
+    if written:
+        raise OutcomeUnknownError(message=f"a write of {path!r} was overtaken through {_TRIES_MAX} tries")
     raise _overtaken(repo, branch)
 
 
@@ -122,6 +178,7 @@ def _stage_if_absent(lake: Lake, repo: Repository, branch: str, path: str, value
     """What is below the open token does not change while its guard is open, so an absence seen after it was marked
     dirty still holds when the guarded put lands."""
     for _ in range(_TRIES_MAX):
+        seen_s = lake.world.monotonic_s()
         record = open_token(lake, repo, branch)
         staged = lake.kv.get(tokens.partition(record.token), path.encode())
         gone = staged is not None and staged.value == tokens.TOMBSTONE
@@ -129,9 +186,20 @@ def _stage_if_absent(lake: Lake, repo: Repository, branch: str, path: str, value
             if lake.branches(repo).get(branch).token != record.token:
                 continue  # what was looked at is past
             raise layers.already_there(repo, branch, path)
+        if is_late(lake, seen_s) and not has_layers(lake, repo, branch, record):
+            continue  # what fell off the branch may have been taken away before it was looked at
         if _put(lake, repo, record, path, value, staged.version if staged else None) is Guarded.STORED:
             return
+        _rotate_if_open(lake, repo, branch, record)
     raise _overtaken(repo, branch)
+
+
+def _rotate_if_open(lake: Lake, repo: Repository, branch: str, refused: Branch) -> None:
+    """Give the branch another token if this one still is the open one, though its guard takes no writes: a record from
+    before there were guards has none."""
+    branches = lake.branches(repo)
+    if branches.get(branch).token == refused.token:
+        branches.update(branch, lambda now: now.rotated(branches.fresh_token()) if now.token == refused.token else now)
 
 
 def _put(

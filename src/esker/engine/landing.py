@@ -17,10 +17,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from esker.engine import protection
 from esker.engine.commit import drop, fold
 from esker.engine.lake import Lake
-from esker.engine.protection import Action
 from esker.errors import ContentionError, EskerError, InvalidError, Kind, PreconditionError
 from esker.format.names import digest_of
 from esker.model import CommitID, Repository
@@ -56,8 +54,7 @@ class Line:
 
 def land(lake: Lake, repo: Repository, branch: str, make: Make, *, expected: CommitID | None = None) -> CommitID:
     """Move `branch` from its head to what `make` makes of it: the commit. With `expected`, PreconditionError unless
-    that is the head."""
-    protection.check(lake, repo, branch, Action.COMMIT)
+    that is the head. What protects the branch is for the caller to check."""
     line = lake.lines.setdefault((repo.uid, branch), Line())
     request = _Request(lake, make, expected)
     with line.lock:

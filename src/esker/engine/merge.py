@@ -8,10 +8,11 @@ remembers what the source changed, and what became of each range of the destinat
 from collections.abc import Mapping
 from typing import Final
 
-from esker.engine import hints
+from esker.engine import hints, protection
 from esker.engine.commit import NO_METADATA, record_commit
 from esker.engine.lake import Lake
 from esker.engine.landing import land
+from esker.engine.protection import Action
 from esker.engine.refs import commit_of
 from esker.errors import ConflictError, ContentionError, InvalidError, Kind
 from esker.format.names import digest_of
@@ -39,9 +40,11 @@ def merge(
 ) -> CommitID:
     """Bring what `source` has changed since it parted from `branch` into it: the merge commit.
 
-    ConflictError with all paths that both changed differently, unless a strategy decides. With `expected_head`,
+    A protected branch can be merged into: that is how it changes. ConflictError with all paths that both changed
+    differently, unless a strategy decides. With `expected_head`,
     PreconditionError unless the branch is there. A ContentionError has a hint: pass it to the next try.
     """
+    protection.check_writable(repo)
     source_id = commit_of(lake, repo, source)
     commits = lake.commits(repo)
     terms = (lake, repo, source_id, branch, strategy, squash)
@@ -82,6 +85,7 @@ def revert(
     allow_empty: bool = False,
 ) -> CommitID:
     """Undo on `branch` what `ref` changed against its parent (of a merge: the `parent`-th, from 1): the new commit."""
+    protection.check(lake, repo, branch, Action.COMMIT)
     undone = lake.commits(repo).get(commit_of(lake, repo, ref))
     before = _parent_tree(lake, repo, ref, undone, parent, missing=ConflictError)
     memo = Memo()
@@ -114,6 +118,7 @@ def cherry_pick(
 
     Message and metadata are the picked commit's, unless given; metadata tells where it came from.
     """
+    protection.check(lake, repo, branch, Action.COMMIT)
     picked_id = commit_of(lake, repo, ref)
     picked = lake.commits(repo).get(picked_id)
     before = _parent_tree(lake, repo, ref, picked, parent, missing=InvalidError)
@@ -140,6 +145,7 @@ def cherry_pick(
 
 def move(lake: Lake, repo: Repository, branch: str, ref: str) -> None:
     """Point `branch` at any commit: a hard reset. Refused if anything is staged on it."""
+    protection.check(lake, repo, branch, Action.COMMIT)
     target = commit_of(lake, repo, ref)
     land(lake, repo, branch, lambda _: target)
 

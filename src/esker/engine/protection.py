@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from esker.engine.lake import Lake
-from esker.errors import ForbiddenError, Kind
+from esker.errors import ForbiddenError, InvalidError, Kind
 from esker.model import Repository
 
 
@@ -39,14 +39,16 @@ def rules(lake: Lake, repo: Repository) -> tuple[Rule, ...]:
 
 def set_rules(lake: Lake, repo: Repository, new: tuple[Rule, ...]) -> None:
     """Replace all rules. Other processes follow within a few seconds."""
+    check_writable(repo)
+    if not all(isinstance(rule, Rule) for rule in new):
+        raise InvalidError(Kind.INVALID_ARGUMENT, "branch protection takes rules, such as Rule('main')")
     lake.kv.put(f"settings/{repo.uid}", _KEY, _ENCODER.encode(new))
     lake.remembered.pop((repo.uid, _KEY), None)
 
 
 def check(lake: Lake, repo: Repository, branch: str, action: Action) -> None:
     """ForbiddenError if the repository's rules block this."""
-    if repo.read_only:
-        raise ForbiddenError(Kind.READ_ONLY, f"repository {repo.name!r} is read-only")
+    check_writable(repo)
     for rule in _remembered(lake, repo):
         if action in rule.blocked and fnmatchcase(branch, rule.pattern):
             raise ForbiddenError(
@@ -54,6 +56,12 @@ def check(lake: Lake, repo: Repository, branch: str, action: Action) -> None:
                 f"branch {branch!r} of {repo.name!r} is protected by the rule {rule.pattern!r}, which blocks {action}: "
                 "write to another branch and merge it",
             )
+
+
+def check_writable(repo: Repository) -> None:
+    """ForbiddenError if the repository is read-only."""
+    if repo.read_only:
+        raise ForbiddenError(Kind.READ_ONLY, f"repository {repo.name!r} is read-only")
 
 
 def _remembered(lake: Lake, repo: Repository) -> tuple[Rule, ...]:

@@ -7,10 +7,10 @@ import msgspec
 
 from esker.engine.commit import NO_METADATA, record_commit
 from esker.engine.lake import Lake
-from esker.errors import InvalidError, Kind
+from esker.errors import ConflictError, InvalidError, Kind, NotFoundError
 from esker.model import Repository
 from esker.refs import repositories
-from esker.refs.names import check_branch, check_repository
+from esker.refs.names import check_branch, check_repository, did_you_mean
 from esker.tree.cutting import Cutting
 
 UID_BYTES: Final = 12
@@ -33,6 +33,8 @@ def create(
     """
     check_repository(name)
     check_branch(default_branch)
+    if find(lake, name):
+        raise ConflictError(Kind.REPOSITORY_EXISTS, f"repository {name!r} already exists")
     taken = next((repo for repo in repositories.every(lake.kv) if _overlap(repo.namespace, namespace)), None)
     if taken:
         raise InvalidError(
@@ -60,7 +62,16 @@ def create(
 
 def get(lake: Lake, name: str) -> Repository:
     """The repository called `name`. NotFoundError if there is none."""
-    return repositories.get(lake.kv, name)
+    repo = find(lake, name)
+    if repo is None:
+        close = did_you_mean(name, (other.name for other in repositories.every(lake.kv)))
+        raise NotFoundError(Kind.REPOSITORY_NOT_FOUND, f"no repository {name!r}{close}")
+    return repo
+
+
+def find(lake: Lake, name: str) -> Repository | None:
+    """The repository called `name`, if there is one."""
+    return repositories.find(lake.kv, name)
 
 
 def every(lake: Lake, *, after: str = "") -> Iterator[Repository]:
@@ -70,7 +81,7 @@ def every(lake: Lake, *, after: str = "") -> Iterator[Repository]:
 
 def delete(lake: Lake, name: str) -> None:
     """Forget the repository. Its blobs stay where they are."""
-    repositories.delete(lake.kv, repositories.get(lake.kv, name))
+    repositories.delete(lake.kv, get(lake, name))
 
 
 def cutting_of(repo: Repository) -> Cutting:

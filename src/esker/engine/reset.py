@@ -1,8 +1,9 @@
 """Reset: drop what is staged on a branch, all of it or under a prefix.
 
-All of it is one swap. Of a prefix: a layer that says of each path changed under it what the commit says, laid directly
-above the layers that were looked at. Writes that were sealed since stay on top of it, and a commit in flight, which
-folds the layers below, cannot undo it.
+All of it is one swap. Of a prefix: a layer that says of each path changed under it what the commit says, laid on top of
+everything, if the commit and the layers that were looked at are still there. So it takes effect at one moment, that of
+its swap: what was acknowledged before under the prefix is undone as far as it was looked at, and later writes stay. A
+commit in flight folds the layers below, and cannot undo it.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esker.engine import layers, protection
+from esker.engine.entries import check_path, check_prefix
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
 from esker.errors import ContentionError, Kind
@@ -34,6 +36,7 @@ def reset(lake: Lake, repo: Repository, branch: str) -> None:
 
 def reset_prefix(lake: Lake, repo: Repository, branch: str, prefix: str) -> None:
     """Drop what is staged of paths that begin with `prefix`."""
+    check_prefix(prefix)
     if prefix == "":
         reset(lake, repo, branch)
         return
@@ -48,6 +51,7 @@ def reset_prefix(lake: Lake, repo: Repository, branch: str, prefix: str) -> None
 
 def reset_path(lake: Lake, repo: Repository, branch: str, path: str) -> None:
     """Drop what is staged of one path."""
+    check_path(path)
 
     def committed(tree: FileName, stack: Stack) -> pa.Table:
         if stack.lookup(path) is UNKNOWN:
@@ -59,7 +63,7 @@ def reset_path(lake: Lake, repo: Repository, branch: str, path: str) -> None:
 
 
 def _restore(lake: Lake, repo: Repository, branch: str, committed: Callable[[FileName, Stack], pa.Table]) -> None:
-    """Lay what `committed` makes of the commit's tree and the layers over it directly above those layers."""
+    """Lay what `committed` makes of the commit's tree and the layers over it on top."""
     protection.check(lake, repo, branch, Action.STAGING_WRITE)
     branches = lake.branches(repo)
     for _ in range(_TRIES_MAX):
@@ -70,11 +74,11 @@ def _restore(lake: Lake, repo: Repository, branch: str, committed: Callable[[Fil
             return
         file = lake.past(repo).write_layer(changes)
 
-        def above(now: Branch, seen: Branch = seen, file: FileName = file) -> Branch | None:
+        def on_top(now: Branch, seen: Branch = seen, file: FileName = file) -> Branch | None:
             layer = layers.fresh_layer(lake, repo, branch, now, file, ())
-            return now.restored(layer, base=seen.commit, folded=seen.sealed)
+            return now.restored(layer, branches.fresh_token(), base=seen.commit, folded=seen.sealed)
 
-        if branches.update(branch, above):
+        if branches.update(branch, on_top):
             return
     raise ContentionError(Kind.CONTENTION, f"branch {branch!r} of {repo.name!r} kept changing: try again")
 

@@ -40,7 +40,7 @@ def read(lake: Lake, repo: Repository, ref: str, op: str, action: Callable[[Snap
             if error.kind is not Kind.MISSING_FILE or _still_there(lake, repo, found):
                 raise
             continue
-        if snapshot.stack is None or lake.world.monotonic_s() - seen_s < lake.settings.grace_s / 2:
+        if snapshot.stack is None or not is_late(lake, seen_s):
             return answer
         if _still_there(lake, repo, found):
             return answer
@@ -69,11 +69,19 @@ def present(lake: Lake, repo: Repository, record: Branch, path: str) -> bool:
     return entry_at(lake, repo, Snapshot(tree, lake.stack(repo, record)), path) is not None
 
 
-def _still_there(lake: Lake, repo: Repository, found: Ref) -> bool:
-    """Whether the branch still has every layer that was looked into."""
-    if found.branch is None or found.record is None:
-        return True
-    now = lake.branches(repo).find(found.branch)
-    return now is not None and {layer.id for layer in found.record.layers} <= {
+def is_late(lake: Lake, seen_s: float) -> bool:
+    """Whether a record read at `seen_s` may name what has been taken away since."""
+    return lake.world.monotonic_s() - seen_s >= lake.settings.grace_s / 2
+
+
+def has_layers(lake: Lake, repo: Repository, branch: str, record: Branch) -> bool:
+    """Whether the branch still has every layer that the record has."""
+    now = lake.branches(repo).find(branch)
+    return now is not None and {layer.id for layer in record.layers} <= {
         layer.id for layer in (now.open_layer, *now.sealed)
     }
+
+
+def _still_there(lake: Lake, repo: Repository, found: Ref) -> bool:
+    """Whether every layer that was looked into is still on its branch."""
+    return found.branch is None or found.record is None or has_layers(lake, repo, found.branch, found.record)

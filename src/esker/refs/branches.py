@@ -21,11 +21,13 @@ from esker.errors import (
     Kind,
     NotFoundError,
     OutcomeUnknownError,
+    UnavailableError,
 )
 from esker.model import CommitID, LayerID, Token
 from esker.refs import stored
+from esker.refs.names import did_you_mean
 from esker.refs.records import RECENT_MAX, Branch
-from esker.stores.kv import Guard, KVStore, Put, Record, items
+from esker.stores.kv import KEY_BYTES_MAX, Guard, KVStore, Put, Record, items
 from esker.world import World
 
 TRIES_MAX: Final = 100
@@ -54,12 +56,14 @@ class Branches:
 
     def get(self, name: str) -> Branch:
         """The record as it is now. NotFoundError if there is no such branch."""
-        found = self._kv.get(self._partition, name.encode())
-        return self._live(name, found)[0]
+        record = self.find(name)
+        if record is None:
+            raise self._missing(name)
+        return record
 
     def find(self, name: str) -> Branch | None:
         """The record as it is now, if there is such a branch."""
-        found = self._kv.get(self._partition, name.encode())
+        found = self._read(name)
         record = decode(name, found) if found else None
         return None if record is None or record.deleted else record
 
@@ -95,9 +99,9 @@ class Branches:
     def create(self, name: str, commit: CommitID, *, hidden: bool = False) -> Branch:
         """A branch at `commit`, with nothing staged. ConflictError if there is one."""
         while True:
-            # Swaps are counted on from the clock, so that no former branch of this name can have had these numbers.
-            seq = self._world.now_ms()
-            record = Branch(commit=commit, token=self.fresh_token(), dirty=False, hidden=hidden, seq=seq)
+            record = Branch(
+                commit=commit, token=self.fresh_token(), dirty=False, hidden=hidden, born=self._world.token(TOKEN_BYTES)
+            )
             if self._kv.put_if(self._partition, name.encode(), _ENCODER.encode(record), None):
                 return record
             found = self._kv.get(self._partition, name.encode())
@@ -106,7 +110,7 @@ class Branches:
             former = decode(name, found)
             if not former.deleted:
                 raise ConflictError(Kind.BRANCH_EXISTS, f"branch {name!r} already exists in {self._repository!r}")
-            record = msgspec.structs.replace(record, dropped=former.dropped, seq=max(seq, former.seq + RECENT_MAX + 1))
+            record = msgspec.structs.replace(record, dropped=former.dropped)
             if self._kv.put_if(self._partition, name.encode(), _ENCODER.encode(record), found.version):
                 return record
 
@@ -118,14 +122,19 @@ class Branches:
         caller relied on still holds. If it returns the very record, nothing is written.
         """
         operation = self._world.token(8)
-        unsure_since: int | None = None
+        sent: Record | None = None
+        """What was to be swapped when the answer was lost, as long as that swap may still land."""
         for attempt in range(TRIES_MAX):
-            record, found = self._live(name, self._kv.get(self._partition, name.encode()))
-            if unsure_since is not None:
+            found = self._look_again(name, sent)
+            record = None if found is None else decode(name, found)
+            if sent is not None and (found is None or found.version != sent.version):
+                if record is None or not self._is_settled(operation, decode(name, sent), record):
+                    raise _unknown(name)
                 if operation in record.recent:
                     return record
-                if record.seq - unsure_since > RECENT_MAX:
-                    raise OutcomeUnknownError(message=f"a change to branch {name!r} got no answer, and may have landed")
+                sent = None  # it carried an old version, so it never will
+            if found is None or record is None or record.deleted:
+                raise self._missing(name)
             changed = change(record)
             if changed is None or changed is record:
                 return changed
@@ -134,12 +143,33 @@ class Branches:
                 if self._swap(name, record, changed, found):
                     return changed
             except OutcomeUnknownError:
-                unsure_since = record.seq if unsure_since is None else unsure_since
+                sent = found
             self._world.sleep(self._world.chance() * min(PAUSE_MAX_S, 0.001 * 2**attempt))
+        if sent is not None:
+            raise _unknown(name)
         raise ContentionError(
             Kind.CONTENTION,
             f"branch {name!r} of {self._repository!r} kept changing through {TRIES_MAX} tries: try again",
         )
+
+    def _read(self, name: str) -> Record | None:
+        key = name.encode(errors="replace")  # what no branch can be called is not found, like others
+        return self._kv.get(self._partition, key) if 0 < len(key) <= KEY_BYTES_MAX else None
+
+    def _look_again(self, name: str, sent: Record | None) -> Record | None:
+        try:
+            return self._read(name)
+        except UnavailableError as error:
+            if sent is None:
+                raise
+            raise _unknown(name) from error
+
+    @staticmethod
+    def _is_settled(operation: str, before: Branch, now: Branch) -> bool:
+        """Whether the record tells what became of an operation that was to change `before`."""
+        if operation in now.recent:
+            return True
+        return now.born == before.born and now.seq - before.seq <= RECENT_MAX
 
     def _swap(self, name: str, record: Branch, changed: Branch, found: Record) -> bool:
         guards = []
@@ -150,11 +180,13 @@ class Branches:
                 guards.append(Put(self._guards, changed.token.encode(), OPEN))
         return self._kv.put_if(self._partition, name.encode(), _ENCODER.encode(changed), found.version, guards)
 
-    def _live(self, name: str, found: Record | None) -> tuple[Branch, Record]:
-        record = decode(name, found) if found else None
-        if found is None or record is None or record.deleted:
-            raise NotFoundError(Kind.BRANCH_NOT_FOUND, f"no branch {name!r} in {self._repository!r}")
-        return record, found
+    def _missing(self, name: str) -> NotFoundError:
+        close = did_you_mean(name, (other for other, _ in self.page("", 100)))
+        return NotFoundError(Kind.BRANCH_NOT_FOUND, f"no branch {name!r} in {self._repository!r}{close}")
+
+
+def _unknown(name: str) -> OutcomeUnknownError:
+    return OutcomeUnknownError(message=f"a change to branch {name!r} got no answer, and may have landed")
 
 
 def decode(name: str, found: Record) -> Branch:

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from esker.errors import CorruptError, InvalidError, Kind, NotFoundError
+from esker.errors import CorruptError, InvalidError, Kind, NotFoundError, OutcomeUnknownError, UnavailableError
 from esker.model import Commit, CommitID
 from esker.refs import stored
 from esker.refs.names import is_commit_id
@@ -22,6 +22,7 @@ _OBJECT_BYTES: Final = 500
 """What a commit takes in memory beyond its text."""
 
 _CANDIDATES_MAX: Final = 4
+_TRIES_MAX: Final = 3
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 _DECODER: Final = msgspec.msgpack.Decoder(Commit)
@@ -33,7 +34,7 @@ def commit_id(commit: Commit) -> CommitID:
 
 
 def put(kv: KVStore, uid: str, commit: Commit) -> CommitID:
-    """Store a commit of the repository `uid`. May be repeated after any error."""
+    """Store a commit of the repository `uid`. Nothing points to it yet, so an error means that nothing has changed."""
     record = _ENCODER.encode(commit)
     if len(record) > VALUE_BYTES_MAX:
         raise InvalidError(
@@ -42,8 +43,13 @@ def put(kv: KVStore, uid: str, commit: Commit) -> CommitID:
             "them, or store the rest as an object",
         )
     name = _digest(record)
-    kv.put(_partition(uid), name.encode(), record)
-    return name
+    for _ in range(_TRIES_MAX):
+        try:
+            kv.put(_partition(uid), name.encode(), record)
+        except OutcomeUnknownError:
+            continue  # the same bytes under the same name
+        return name
+    raise UnavailableError(Kind.STORE_UNAVAILABLE, "the store did not take a commit's record; no branch was changed")
 
 
 def get(kv: KVStore, uid: str, name: CommitID) -> Commit:

@@ -39,6 +39,8 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The operations of the last swaps, newest first."""
     seq: int = 0
     """How many swaps there have been."""
+    born: str = ""
+    """Drawn when the branch was created: a branch made again under an old name is another."""
     deleted: bool = False
     hidden: bool = False
     format_version: int = 1
@@ -71,7 +73,7 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def appended(self, layer: Layer, fresh: Token) -> "Branch":
         """With a layer on top of all that was acknowledged before."""
         record = self.rotated(fresh)
-        return msgspec.structs.replace(record, sealed=(layer, *record.sealed))
+        return msgspec.structs.replace(record, token=fresh, sealed=(layer, *record.sealed))
 
     def holds(self, commit: CommitID, folded: tuple[Layer, ...]) -> bool:
         """Whether this still is `commit` with exactly `folded` as its oldest layers: what a fold relies on."""
@@ -94,13 +96,10 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self
         return msgspec.structs.replace(self, token=fresh, dirty=False, sealed=(), dropped=self.dropped + self.layers)
 
-    def restored(self, layer: Layer, *, base: CommitID, folded: tuple[Layer, ...]) -> "Branch | None":
-        """With `layer`, computed over `base` and `folded`, laid directly above them: what was sealed since stays on
-        top. None if they are no longer what is below."""
-        if not self.holds(base, folded):
-            return None
-        at = len(self.sealed) - len(folded)
-        return msgspec.structs.replace(self, sealed=(*self.sealed[:at], layer, *self.sealed[at:]))
+    def restored(self, layer: Layer, fresh: Token, *, base: CommitID, folded: tuple[Layer, ...]) -> "Branch | None":
+        """With `layer`, computed over `base` and `folded`, on top of all that was acknowledged before. None if those no
+        longer are what is below."""
+        return self.appended(layer, fresh) if self.holds(base, folded) else None
 
     def moved(self, commit: CommitID, *, base: CommitID) -> "Branch | None":
         """Pointing at `commit`. None unless the branch is clean, and at `base`."""

@@ -5,10 +5,10 @@ from typing import Final
 
 import msgspec
 
-from esker.errors import ConflictError, Kind, NotFoundError
+from esker.errors import ConflictError, Kind
 from esker.model import Repository
 from esker.refs import stored
-from esker.stores.kv import KVStore, Record, items
+from esker.stores.kv import KEY_BYTES_MAX, KVStore, Record, items
 
 _PARTITION: Final = "repositories"
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -21,11 +21,11 @@ def create(kv: KVStore, repository: Repository) -> None:
         raise ConflictError(Kind.REPOSITORY_EXISTS, f"repository {repository.name!r} already exists")
 
 
-def get(kv: KVStore, name: str) -> Repository:
-    found = kv.get(_PARTITION, name.encode()) if name else None
-    if found is None:
-        raise NotFoundError(Kind.REPOSITORY_NOT_FOUND, f"no repository {name!r}")
-    return _decode(name, found)
+def find(kv: KVStore, name: str) -> Repository | None:
+    """The repository called `name`, if there is one."""
+    key = name.encode(errors="replace")
+    found = kv.get(_PARTITION, key) if 0 < len(key) <= KEY_BYTES_MAX else None
+    return None if found is None else _decode(name, found)
 
 
 def every(kv: KVStore, after: str = "") -> Iterator[Repository]:

@@ -68,15 +68,15 @@ class Stack:
                 return None
         return UNKNOWN
 
-    def window(self, start: bytes) -> Window:
+    def window(self, start: bytes, rows_max: int = WINDOW_ROWS) -> Window:
         """What the layers say of `start` and the paths that follow, as far as one read of each tells."""
         end: bytes | None = None
         found: dict[bytes, bytes] = {}
         deletes: tuple[str, ...] = ()
         hidden: tuple[bytes, ...] = ()
         for layer in self.layers:
-            rows = self._rows(layer, start)
-            if len(rows) == WINDOW_ROWS:
+            rows = self._rows(layer, start, rows_max)
+            if len(rows) == rows_max:
                 end = rows[-1][0] if end is None else min(end, rows[-1][0])
             for path, value in rows:
                 if path not in found and not path.startswith(hidden):
@@ -93,11 +93,11 @@ class Stack:
             folded = Changes(self._changes(layer, start, stop), layer.deletes).over(folded)
         return folded
 
-    def _rows(self, layer: Layer, start: bytes) -> list[tuple[bytes, bytes]]:
+    def _rows(self, layer: Layer, start: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
         if layer.token:
-            found = self.kv.scan(tokens.partition(layer.token), start, WINDOW_ROWS)
+            found = self.kv.scan(tokens.partition(layer.token), start, rows_max)
             return [(item.key, item.record.value) for item in found]
-        rows = self._changes(layer, start.decode(), None).slice(0, WINDOW_ROWS)
+        rows = self._changes(layer, start.decode(), None).slice(0, rows_max)
         deleted = rows["tombstone"].to_pylist()
         return [
             (entry.path.encode(), tokens.encode(None if gone else entry))
@@ -118,9 +118,12 @@ class Stack:
 class View:
     """A tree with layers over it, to list: for one page, since it remembers what it read of the layers."""
 
-    def __init__(self, stack: Stack, below: Seek) -> None:
+    def __init__(self, stack: Stack, below: Seek, rows_max: int = WINDOW_ROWS) -> None:
+        self.windows = 0
+        """How often the layers were read: more than once is at more than one moment."""
         self._stack = stack
         self._below = below
+        self._rows_max = rows_max
         self._window: Window | None = None
 
     def seek(self, path: str) -> tuple[Sorted, int] | None:
@@ -144,7 +147,8 @@ class View:
     def _window_at(self, start: bytes) -> Window:
         window = self._window
         if window is None or not window.start <= start or (window.end is not None and start > window.end):
-            window = self._window = self._stack.window(start)
+            window = self._window = self._stack.window(start, self._rows_max)
+            self.windows += 1
         return window
 
 

@@ -22,7 +22,6 @@ from esker.streams.arrays import Bools, only_chunk
 from esker.tree.cutting import row_bytes
 from esker.tree.trees import Metarange, RangeInfo, Trees
 
-
 _REMEMBERED_MAX: Final = 16
 """So many ranges of a tree made from others are cached as they are written. More would push out what is read."""
 

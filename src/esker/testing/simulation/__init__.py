@@ -1,4 +1,4 @@
-"""Deterministic simulation: the engine's own code on simulated stores, where a seed decides who goes next and what fails.
+"""Deterministic simulation: the engine's own code on simulated stores. A seed decides who goes next, and what fails.
 
     scheduler   greenlets, virtual time, whose turn it is
     stores      a key-value store that gives up the turn at every call, and fails as a seed says

@@ -105,9 +105,9 @@ class Judge:
                 raise Violation("commit", f"was to have changed nothing, but landed: {event}: {event.error}")
             if event.outcome is Outcome.ANSWERED and event.answer in (NOTHING, NO_BRANCH) and landed:
                 raise Violation("commit", f"landed, but its client was told otherwise: {event}")
-            if event.outcome is Outcome.ANSWERED and event.answer not in (NOTHING, NO_BRANCH):
-                if [commit_id for _, commit_id in landed] != [event.answer]:
-                    raise Violation("commit", f"was acknowledged and did not land: {event}")
+            acknowledged = event.outcome is Outcome.ANSWERED and event.answer not in (NOTHING, NO_BRANCH)
+            if acknowledged and [commit_id for _, commit_id in landed] != [event.answer]:
+                raise Violation("commit", f"was acknowledged and did not land: {event}")
 
     def _pages(self) -> None:
         """Each page is what the branch showed at some moment of the call."""
@@ -156,7 +156,11 @@ class Judge:
         if event.outcome is Outcome.FAILED:
             return []
         if sure and event.answer == NO_BRANCH:
-            return [Step(begin, end, Kind.READ, (GONE,), what=event.client)]
+            gone = Step(begin, end, Kind.READ, (GONE,), what=event.client)
+            if self._guards or op.verb not in (Verb.PUT, Verb.DELETE) or op.path != path:
+                return [gone]
+            # Written, and then looked for the branch: until it was gone, the write may have been seen.
+            return [gone, Step(begin, end, Kind.WRITE, (op.value or None,), sure=False, what=event.client)]
         what = f"{'finally' if event.last else event.client}"
         match op.verb:
             case Verb.PUT if op.path == path:
@@ -233,7 +237,7 @@ def model_page(view: View | None, op: Op) -> object:
             continue
         cut = path.find(op.delimiter, len(op.path)) if op.delimiter else -1
         name = path if cut < 0 else path[: cut + len(op.delimiter)]
-        if name <= op.after or (op.delimiter and op.after.endswith(op.delimiter) and name.startswith(op.after)):
+        if path <= op.after or (cut >= 0 and name == op.after):
             continue
         if not names or names[-1] != name:
             names.append(name)
@@ -254,4 +258,4 @@ def _text(answer: Answer) -> str | None:
 
 
 def _lines(steps: Iterable[Step]) -> str:
-    return "\n".join(f"    {step}" for step in sorted(steps))
+    return "\n".join(f"    {step}" for step in sorted(steps, key=lambda step: step.begin))

@@ -71,7 +71,7 @@ _SEES: Final = frozenset({Kind.READ, Kind.EXISTS, Kind.THERE})
 
 def explains(initial: State, steps: Sequence[Step]) -> bool:
     """Whether some order does."""
-    steps = sorted(steps)
+    steps = sorted(steps, key=lambda step: step.begin)
     n = len(steps)
     must = 0
     for at, step in enumerate(steps):

@@ -17,7 +17,7 @@ from esker.streams.arrays import after_prefix
 from esker.streams.entries import IDENTITY, SCHEMA, entries_in, table_of
 from esker.streams.rows import Changes, compare
 from esker.testing.simulation.stores import Network
-from esker.tree.merge import Merged, Strategy
+from esker.tree.merge import Memo, Merged, Strategy
 from esker.world import World
 
 
@@ -96,7 +96,14 @@ class DictPast:
         if deltas.num_rows:
             yield deltas
 
-    def merge(self, base: FileName, source: FileName, dest: FileName, strategy: Strategy) -> Merged:
+    def differs(self, left: FileName, right: FileName, prefix: str) -> bool:
+        sides = (self._read(tree).all for tree in (left, right))
+        one, other = ({path: entry for path, entry in side.items() if path.startswith(prefix)} for side in sides)
+        return one.keys() != other.keys() or any(not _same(one[path], other[path]) for path in one)
+
+    def merge(
+        self, base: FileName, source: FileName, dest: FileName, strategy: Strategy, memo: Memo | None = None
+    ) -> Merged:
         olds, news, heads = (self._read(tree).all for tree in (base, source, dest))
         merged, conflicts = dict(heads), []
         for path in sorted({*olds, *news}):
@@ -128,6 +135,11 @@ class DictPast:
             raise CorruptError(Kind.MISSING_FILE, f"layer {name} is missing")
         assert not isinstance(found, DictRows)
         return found
+
+    def delete_layer(self, name: FileName) -> None:
+        self._network.write(
+            ("delete", "layer", name[-8:].encode()), lambda: self._files.pop(name, None), repeatable=True
+        )
 
     def _read(self, tree: FileName) -> DictRows:
         found = self._network.read(("read", "tree", tree[-8:].encode()), lambda: self._files.get(tree))

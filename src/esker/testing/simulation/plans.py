@@ -35,7 +35,6 @@ class Verb(StrEnum):
     CLEAN = "clean"
     CREATE_BRANCH = "create-branch"
     DELETE_BRANCH = "delete-branch"
-    SLEEP = "sleep"
 
 
 class Op(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,6 +50,10 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True):
     amount: int = 1000
     after: str = ""
     seconds: float = 0.0
+    allow_empty: bool = False
+    """Of a commit."""
+    number: int = 0
+    """Among its client's."""
 
     def __str__(self) -> str:
         words = [self.verb.value]
@@ -79,6 +82,8 @@ class Plan(NamedTuple):
     faults: Faults = NO_FAULTS
     stored: bool = False
     """With real trees, of files on a memory store."""
+    blind: bool = False
+    """Judged by answers alone: no step is looked at."""
 
 
 class Wishes(NamedTuple):
@@ -88,7 +93,10 @@ class Wishes(NamedTuple):
     faults: float | None = None
     theme: str | None = None
     stored: bool = False
+    blind: bool = False
 
+
+ANY: Final = Wishes()
 
 _WRITES: Final = (Verb.PUT, Verb.PUT, Verb.PUT, Verb.DELETE)
 
@@ -140,6 +148,15 @@ THEMES: Final[dict[str, tuple[Verb, ...]]] = {
         Verb.DELETE_PREFIX,
         Verb.PUT_IF_ABSENT,
     ),
+    "slow": (
+        *(Verb.PUT,) * 4,
+        *(Verb.PUT_IF_ABSENT,) * 4,
+        *(Verb.COMMIT,) * 3,
+        *(Verb.CLEAN,) * 3,
+        Verb.DELETE,
+        Verb.RESET_PATH,
+        Verb.RESET_PREFIX,
+    ),
     "branch": (
         *_WRITES,
         *_WRITES,
@@ -169,17 +186,20 @@ THEMES: Final[dict[str, tuple[Verb, ...]]] = {
     ),
 }
 
-_CLEANING: Final = frozenset({"clean", "branch", "all"})
+CLEANING: Final = frozenset({"clean", "slow", "branch", "all"})
+"""Themes with a cleaner, and a grace time that a client can outsleep."""
 SHORT_GRACE_S: Final = 0.03
 """Thirty turns: long enough to read in, short enough for a client that stands still to be overtaken by the cleaner."""
 
 
-def draw(seed: int, wishes: Wishes = Wishes()) -> Plan:
+def draw(seed: int, wishes: Wishes = ANY) -> Plan:
     """The plan of a seed."""
     dice = random.Random(seed)
     theme = wishes.theme or dice.choice(tuple(THEMES))
     verbs = THEMES[theme]
     paths = PATHS[: dice.choice((1, 2, 3, len(PATHS)))]
+    if theme == "slow":
+        paths = PATHS[1 : dice.choice((2, 3))]
     servers = dice.choice((1, 2, 2, 3))
     hot = dice.random() < 0.7
     clients = []
@@ -199,17 +219,20 @@ def draw(seed: int, wishes: Wishes = Wishes()) -> Plan:
         )
         clients.append(ClientPlan(f"c{number}", number % servers, ops))
     guards = dice.random() < 0.8 if wishes.guards is None else wishes.guards
-    grace_s = SHORT_GRACE_S * dice.choice((1, 2, 4)) if theme in _CLEANING else 3600.0
+    grace_s = SHORT_GRACE_S * dice.choice((1, 2, 4, 1000)) if theme in CLEANING else 3600.0
+    grace_s = SHORT_GRACE_S if theme == "slow" else grace_s
     calls = dice.choice((0.0, 0.0, 0.02, 0.05)) if wishes.faults is None else wishes.faults
-    stalls = dice.choice((0.0, 0.03)) if theme in _CLEANING else 0.0
+    stalls = dice.choice((0.0, 0.03)) if theme in CLEANING else 0.0
+    stalls = 0.15 if theme == "slow" else stalls
     return Plan(
         theme=theme,
         clients=tuple(clients),
         guards=guards,
         dirty_read_optimization=dice.random() < 0.85,
         grace_s=grace_s,
-        faults=Faults(calls, crashes=0.15, stalls=stalls, stall_s=grace_s * 3),
+        faults=Faults(calls, crashes=0.15, stalls=stalls, stall_s=grace_s * 5),
         stored=wishes.stored,
+        blind=wishes.blind,
     )
 
 
@@ -217,6 +240,11 @@ def _op(dice: random.Random, verb: Verb, theme: str, paths: Sequence[str], hot: 
     branch = MAIN if theme != "branch" else SIDE
     path = paths[0] if hot and dice.random() < 0.6 else dice.choice(paths)
     value = f"v{client}.{number}"
+    op = _drawn(dice, verb, branch, path, value)
+    return msgspec.structs.replace(op, number=number)
+
+
+def _drawn(dice: random.Random, verb: Verb, branch: str, path: str, value: str) -> Op:
     match verb:
         case Verb.PUT | Verb.PUT_IF_ABSENT:
             return Op(verb, branch, path, value)
@@ -234,9 +262,9 @@ def _op(dice: random.Random, verb: Verb, theme: str, paths: Sequence[str], hot: 
                 after=dice.choice(("", "", "a/1")),
             )
         case Verb.COMMIT:
-            return Op(verb, branch, value=f"m{client}.{number}")
+            return Op(verb, branch, value=f"m{value[1:]}", allow_empty=dice.random() < 0.2)
         case Verb.CLEAN:
-            return Op(verb, branch, seconds=dice.choice((0.0, 1.0, 3.0)))
+            return Op(verb, branch, seconds=dice.choice((0.0, 1.0, 1.0, 3.0)))
         case _:
             return Op(verb, branch)
 

@@ -4,7 +4,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from esker.engine.lake import Lake
 from esker.errors import EskerError, OutcomeUnknownError
@@ -18,15 +18,18 @@ from esker.testing.faults import Call, Fault, FaultyBlobs
 from esker.testing.simulation import verbs
 from esker.testing.simulation.judge import Event, Judge, Outcome
 from esker.testing.simulation.past import DictPast, Files, Inline, changes_in
-from esker.testing.simulation.plans import MAIN, SIDE, ClientPlan, Op, Plan, Verb
-from esker.testing.simulation.scheduler import Crash, Scheduler, SimWorld, Violation
+from esker.testing.simulation.plans import CLEANING, MAIN, SIDE, ClientPlan, Op, Plan, Verb, Wishes
+from esker.testing.simulation.scheduler import Crash, Scheduler, Script, SimWorld, Violation
 from esker.testing.simulation.stores import NO_FAULTS, Network, Partitions, SimKV, SimKVWithoutGuards
 from esker.testing.simulation.watch import View, Watch
 from esker.tree.cutting import Cutting
 from esker.tree.past import Past, StoredPast
 from esker.tree.trees import Trees
 
-_CLEANING: Final = frozenset({"clean", "branch", "all"})
+T = TypeVar("T")
+
+LAST: Final = "last"
+"""The client that comes when all others are done and nothing fails any more."""
 
 
 class Result(NamedTuple):
@@ -34,6 +37,7 @@ class Result(NamedTuple):
     failure: Violation | None
     events: list[Event]
     trace: list[tuple[int, str, str]]
+    script: Script
 
 
 @dataclass
@@ -52,17 +56,23 @@ class _Stores:
         )
 
 
-def simulate(plan: Plan, seed: int, *, trace: bool = False) -> Result:
-    """Run one schedule. The plan says what clients do, the seed who goes next and what fails."""
-    return _Simulation(plan, seed, trace).result()
+def simulate(plan: Plan, seed: int, *, script: Script | None = None, trace: bool = False) -> Result:
+    """Run one schedule. The plan says what clients do, the seed who goes next and what fails; or else a script does."""
+    return _Simulation(plan, seed, script, trace).result()
+
+
+def prepare(wishes: Wishes) -> None:
+    """Make what is made once for all schedules: with the engine as it is, before a mutant is planted."""
+    for guards in (True, False):
+        _start(guards, wishes.stored)
 
 
 class _Simulation:
-    def __init__(self, plan: Plan, seed: int, trace: bool) -> None:
+    def __init__(self, plan: Plan, seed: int, script: Script | None, trace: bool) -> None:
         start, self.repo, moment, self.trees = _start(plan.guards, plan.stored)
         self.plan = plan
         self.stores = start.copy()
-        self.scheduler = Scheduler(seed)
+        self.scheduler = Scheduler(seed, script)
         self.scheduler.moment = moment
         if trace:
             self.scheduler.trace = []
@@ -74,7 +84,7 @@ class _Simulation:
             dirty_read_optimization=plan.dirty_read_optimization, grace_s=plan.grace_s, cache_bytes=0
         )
         self.restarts = 0
-        self.lakes: dict[int, Lake] = {}
+        self.servers: dict[int, verbs.Server] = {}
         self.peek = _Peek(self)
         self.watch = Watch(
             self.scheduler,
@@ -82,6 +92,7 @@ class _Simulation:
             self.peek,
             self.repo.uid,
             guards=plan.guards,
+            blind=plan.blind,
             unacknowledged=self._unacknowledged,
         )
         self.kv.on_write = self.watch
@@ -102,7 +113,7 @@ class _Simulation:
             self._leftovers()
         except Violation as violation:
             failure = violation
-        return Result(scheduler.steps, failure, self.events, scheduler.trace or [])
+        return Result(scheduler.steps, failure, self.events, scheduler.trace or [], scheduler.happened)
 
     def _client(self, client: ClientPlan, *, last: bool = False) -> Callable[[], None]:
         def run() -> None:
@@ -118,11 +129,11 @@ class _Simulation:
         assert me is not None
         event = Event(client.name, op, scheduler.tick(), last=last)
         self.events.append(event)
-        me.op, me.busy, me.skips = event, True, True
+        me.op, me.number, me.calls, me.busy, me.skips = event, op.number, 0, True, True
         if scheduler.trace is not None:
             scheduler.note(f"begins: {op}")
         try:
-            event.answer = verbs.run(self._lake(client.server), self.repo, op)
+            event.answer = self._server(client.server).run(op)
             event.outcome = Outcome.ANSWERED
         except OutcomeUnknownError as error:
             event.error = error
@@ -145,27 +156,34 @@ class _Simulation:
         branch = SIDE if self.plan.theme == "branch" else MAIN
         server = max(client.server for client in self.plan.clients) + 1
         ops = [Op(Verb.LIST, branch), Op(Verb.COMMIT, branch, value="last"), Op(Verb.LIST, branch)]
-        if self.plan.theme in _CLEANING:
+        if self.plan.theme in CLEANING:
             ops += [Op(Verb.CLEAN, branch, seconds=3.0), Op(Verb.CLEAN, branch, seconds=3.0), Op(Verb.LIST, branch)]
-        return [ClientPlan("last", server, tuple(ops))]
+        return [ClientPlan(LAST, server, tuple(ops))]
 
     def _leftovers(self) -> None:
-        """What no branch names any more was cleaned away."""
+        """What no branch names any more was cleaned away, records and files."""
+        if self.plan.theme not in CLEANING:
+            return
+        named = self.watch.named()
+        left = [name for name in self.stores.partitions if name.startswith("staging/") and name not in named]
+        if left and self.plan.guards:
+            raise Violation("leftovers", f"{left[0]} is on no branch, and was not cleaned away")
 
     def _restart(self, server: int) -> None:
         self.restarts += 1
-        self.lakes.pop(server, None)
+        self.servers.pop(server, None)
 
-    def _lake(self, server: int) -> Lake:
-        found = self.lakes.get(server)
+    def _server(self, number: int) -> verbs.Server:
+        found = self.servers.get(number)
         if found is None:
-            world = SimWorld(self.scheduler, server + 7 * self.restarts)
-            found = self.lakes[server] = Lake(
+            world = SimWorld(self.scheduler, number + 7 * self.restarts)
+            lake = Lake(
                 kv=self.kv,
                 open_past=lambda _: _past(self.network, self.stores, world, self.trees),
                 settings=self.settings,
                 world=world,
             )
+            found = self.servers[number] = verbs.Server(lake, self.repo)
         return found
 
     def _unacknowledged(self, path: str) -> bool:
@@ -208,7 +226,7 @@ class _Peek:
             )
         return found
 
-    def _quietly(self, look: Callable[[Past], object]) -> Any:
+    def _quietly(self, look: Callable[[Past], T]) -> T:
         simulation = self._simulation
         scheduler = simulation.scheduler
         was, scheduler.quiet = scheduler.quiet, True

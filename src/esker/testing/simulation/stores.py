@@ -43,7 +43,6 @@ class Fate(Enum):
     REFUSED = "refused"
     LOST = "applied, answer lost"
     LATE = "no answer, applied later"
-    HALF = "half applied"
     DIES_BEFORE = "dies before"
     DIES_AFTER = "dies after"
     DIES_LATE = "dies, applied later"
@@ -83,6 +82,8 @@ class Network:
     ) -> T:
         """`repeatable`: a store of files, where a write that got no answer may simply be sent again."""
         scheduler = self.scheduler
+        if scheduler.quiet:
+            return action()
         self._before(what)
         fate = self._fate(writes=True)
         if fate is None:
@@ -90,13 +91,8 @@ class Network:
             if scheduler.trace is not None:
                 scheduler.note(f"{spell(what)} -> {short(answer)}")
             return answer
-        if fate is Fate.LOST and half is not None and self._draw() < 0.5:
-            fate = Fate.HALF
         if fate in (Fate.LOST, Fate.DIES_AFTER):
-            action()
-        elif fate is Fate.HALF:
-            assert half is not None
-            half()
+            (half or action)()
         elif fate in (Fate.LATE, Fate.DIES_LATE):
             self._later(what, action)
         if fate in _OF_DEATHS:
@@ -107,19 +103,60 @@ class Network:
         raise OutcomeUnknownError(message=f"{spell(what)}: {fate.value}")
 
     def _before(self, what: What) -> None:
-        if self.faults.stalls and self._draw() < self.faults.stalls:
-            seconds = self._draw() * self.faults.stall_s
-            self.scheduler.note(f"{spell(what)}: stands still for {seconds:.3f} s")
-            self.scheduler.sleep(seconds)
+        scheduler = self.scheduler
+        me = scheduler.current
+        assert me is not None
+        me.calls += 1
+        seconds = self._decided("stall", self._stall)
+        if seconds is None:
+            scheduler.turn()
         else:
-            self.scheduler.turn()
+            assert isinstance(seconds, float)
+            scheduler.note(f"{spell(what)}: stands still for {seconds:.3f} s")
+            scheduler.sleep(seconds)
+
+    def _stall(self) -> float | None:
+        chance, most_s = self.faults.stalls, self.faults.stall_s
+        return self._draw() * most_s if chance and self._draw() < chance else None
 
     def _fate(self, *, writes: bool) -> Fate | None:
-        if not self.faults.calls or self._draw() >= self.faults.calls:
+        if not self.faults.calls and self.scheduler.script is None:
+            return None
+        fate = self._decided("fate", self._fate_of_write if writes else self._fate_of_read)
+        assert fate is None or isinstance(fate, Fate)
+        return fate
+
+    def _fate_of_read(self) -> Fate | None:
+        if self._draw() >= self.faults.calls:
+            return None
+        return Fate.DIES_BEFORE if self._draw() < self.faults.crashes else Fate.REFUSED
+
+    def _fate_of_write(self) -> Fate | None:
+        if self._draw() >= self.faults.calls:
             return None
         if self._draw() < self.faults.crashes:
-            return _OF_DEATHS[int(self._draw() * 3)] if writes else Fate.DIES_BEFORE
-        return _OF_WRITES[int(self._draw() * 4)] if writes else Fate.REFUSED
+            return _OF_DEATHS[int(self._draw() * len(_OF_DEATHS))]
+        return _OF_WRITES[int(self._draw() * len(_OF_WRITES))]
+
+    def _decided(self, question: str, draw: Callable[[], object]) -> object:
+        """What the script says, or else the dice. Asked by client, operation and call, so that it means the same call
+        in a smaller plan."""
+        scheduler = self.scheduler
+        if scheduler.script is None:
+            answer = draw()
+            if answer is not None:
+                scheduler.happened.fates[self._place(question)] = answer
+            return answer
+        place = self._place(question)
+        answer = scheduler.script.fates.get(place)
+        if answer is not None:
+            scheduler.happened.fates[place] = answer
+        return answer
+
+    def _place(self, question: str) -> object:
+        me = self.scheduler.current
+        assert me is not None
+        return question, me.client, me.number, me.calls
 
     def _later(self, what: What, action: Callable[[], object]) -> None:
         """A request on its way: it arrives when it gets its turn."""
@@ -270,4 +307,4 @@ def short(answer: object) -> str:
         return f"{len(answer)} items"
     if isinstance(answer, Guarded):
         return answer.value
-    return str(answer)
+    return str(answer) if answer is None or isinstance(answer, bool) else "ok"

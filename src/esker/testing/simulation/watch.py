@@ -49,6 +49,7 @@ class Watch:
         uid: str,
         *,
         guards: bool,
+        blind: bool,
         unacknowledged: Callable[[str], bool],
     ) -> None:
         self.views: dict[str, list[tuple[int, View | None]]] = {}
@@ -60,9 +61,12 @@ class Watch:
         self._partitions = partitions
         self.peek = peek
         self._guards = guards
+        self._blind = blind
         self._unacknowledged = unacknowledged
         self._branches = f"branches/{uid}"
         self._guard_partition = f"guards/{uid}"
+        self._notes = f"cleanup/{uid}"
+        self._noted: set[bytes] = set(partitions.get(self._notes, {}))
         self._records: dict[str, Branch] = {}
         self._ever: set[str] = set()
         self._once_open: set[bytes] = set()
@@ -78,11 +82,24 @@ class Watch:
             self._swapped(key.decode(), was, now)
         elif partition == self._guard_partition:
             self._guarded(key, was, now)
+        elif partition == self._notes:
+            self._noted.add(key)
 
     def view(self, branch: str) -> View | None:
         return self.views[branch][-1][1] if branch in self.views else None
 
+    def named(self) -> set[str]:
+        """The staging partitions that a branch still names."""
+        return {
+            tokens.partition(layer.token)
+            for record in self._records.values()
+            for layer in (record.open_layer, *record.sealed, *record.dropped)
+            if layer.token
+        }
+
     def fail(self, message: str) -> None:
+        if self._blind:
+            return
         event = self._event()
         by = f"{event.op}" if event is not None else "nobody"
         self._scheduler.fail("step", f"{message} (by {by})")
@@ -157,8 +174,11 @@ class Watch:
     def _swapped(self, branch: str, was: bytes | None, now: bytes | None) -> None:
         old = self._records.get(branch)
         if now is None:
-            if old is not None and not old.deleted:
-                self.fail(f"the record of the live branch {branch!r} is removed")
+            if old is not None:
+                if not old.deleted:
+                    self.fail(f"the record of the live branch {branch!r} is removed")
+                self._check_known(branch, old, set())
+                del self._records[branch]
             return
         new = decode(branch, Record(now, Version(b"")))
         before = self.view(branch)
@@ -180,10 +200,7 @@ class Watch:
         if old is not None:
             if old.dirty and not new.dirty and old.token == new.token:
                 self.fail(f"{branch!r} is called clean though its token is the one that was written to")
-            kept = {*(layer.id for layer in new.sealed), *(layer.id for layer in new.dropped), new.token}
-            lost = [layer.id for layer in old.layers if layer.id not in kept]
-            if lost:
-                self.fail(f"layer {lost[0]} falls off {branch!r}, and nobody knows it")
+            self._check_known(branch, old, _ids(new))
         if self._guards:
             guards = self._partitions.get(self._guard_partition, {})
             if new.dirty and (found := guards.get(new.token.encode())) is not None and found.value != OPEN:
@@ -192,6 +209,12 @@ class Watch:
                 found = guards.get(layer.token.encode()) if layer.token else None
                 if found is not None and found.value == OPEN:
                     self.fail(f"token {layer.token} is sealed on {branch!r}, and its guard is open")
+
+    def _check_known(self, branch: str, old: Branch, kept: set[str]) -> None:
+        """What falls off is named among the dropped, and from there goes to the cleaner's notes."""
+        for layer in (*old.layers, *old.dropped):
+            if layer.id not in kept and layer.id.encode() not in self._noted:
+                self.fail(f"layer {layer.id} falls off {branch!r}, and nobody knows it")
 
     def _check_view(
         self, branch: str, old: Branch | None, new: Branch, before: View | None, after: View | None
