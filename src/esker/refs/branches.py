@@ -144,6 +144,10 @@ class Branches:
                     return changed
             except OutcomeUnknownError:
                 sent = found
+            except UnavailableError as error:
+                if sent is None:
+                    raise
+                raise _unknown(name) from error  # this swap changed nothing, but the one before may still land
             self._world.sleep(self._world.chance() * min(PAUSE_MAX_S, 0.001 * 2**attempt))
         if sent is not None:
             raise _unknown(name)
