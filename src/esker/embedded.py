@@ -240,7 +240,7 @@ class Ref:
             after = found.next
 
     def page(self, prefix: str = "", *, after: str = "", delimiter: str = "", amount: int = PAGE_MAX) -> Page:
-        """A page of the listing: of one moment, unless 256 or more staged changes lie within it."""
+        """A page of the listing: of one moment, unless 10,000 or more staged changes lie within it."""
         return entries.listing(
             self.engine, self._repo, self.name, prefix=prefix, after=after, delimiter=delimiter, amount=amount
         )

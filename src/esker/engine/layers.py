@@ -42,13 +42,13 @@ def append_if_absent(lake: Lake, repo: Repository, branch: str, entry: Entry) ->
         if seen.dirty:
             continue  # sealed by us, and written to again before we were told
         if present(lake, repo, seen, entry.path):
-            if branches.get(branch).seq != seen.seq:
+            if not branches.get(branch).is_same_moment(seen):
                 continue  # what was looked at is past
             raise already_there(repo, branch, entry.path)
         file = file or lake.past(repo).write_layer(changes_of([entry]))
 
         def on_top(record: Branch, seen: Branch = seen, file: FileName = file) -> Branch | None:
-            if record.seq != seen.seq:
+            if not record.is_same_moment(seen):
                 return None
             return record.appended(fresh_layer(lake, repo, branch, record, file, ()), branches.fresh_token())
 

@@ -50,6 +50,10 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether the branch shows its commit and nothing else. No scan decides it."""
         return not self.dirty and not self.sealed
 
+    def is_same_moment(self, other: "Branch") -> bool:
+        """Whether this is the very record that `other` is: no swap between them."""
+        return (self.born, self.seq) == (other.born, other.seq)
+
     @property
     def open_layer(self) -> Layer:
         """The open token, as the layer that sealing it makes."""
