@@ -56,6 +56,7 @@ class Cleaner:
     def __init__(self, lake: Lake, repo: Repository) -> None:
         self._lake = lake
         self._repo = repo
+        self._notes = _notes(repo)
         self._seen_s: dict[bytes, float] = {}
         self.ran_s = float("-inf")
 
@@ -63,7 +64,7 @@ class Cleaner:
         """One round: how many layers were deleted for good."""
         self._collect()
         self.ran_s = now_s = self._lake.world.monotonic_s()
-        notes = {item.key: item.record.value for item in items(self._lake.kv, _notes(self._repo))}
+        notes = {item.key: item.record.value for item in items(self._lake.kv, self._notes)}
         self._seen_s = {key: self._seen_s.get(key, now_s) for key in notes}
         due = [key for key in notes if now_s - self._seen_s[key] >= self._lake.settings.grace_s]
         for key in due:
@@ -71,8 +72,8 @@ class Cleaner:
             self._delete(layer)
             if layer.token and not self._lake.kv.guards and not key.startswith(_AGAIN):
                 # A write that was stalled may still come: nothing guards the token. So once more, a grace time later.
-                self._lake.kv.put(_notes(self._repo), _AGAIN + key, notes[key])
-            self._lake.kv.delete(_notes(self._repo), key)
+                self._lake.kv.put(self._notes, _AGAIN + key, notes[key])
+            self._lake.kv.delete(self._notes, key)
         return len(due)
 
     def _collect(self) -> None:

@@ -54,8 +54,9 @@ class Lake:
         scheme, separator, rest = address.partition("://")
         if not separator:
             return self.blobs(repo), address
-        bucket, _, name = rest.partition("/")  # none, for a local path: then its root is that of the file system
-        return self._store(f"{scheme}://{bucket}"), name
+        root = "/" if rest.startswith("/") else ""  # a local path: its first directory stands for the bucket
+        bucket, _, name = rest.removeprefix("/").partition("/")
+        return self._store(f"{scheme}://{root}{bucket}"), name
 
     def _store(self, url: str) -> BlobStore:
         found = self._stores.get(url)

@@ -26,8 +26,8 @@ def open_blobs(url: str, options: Mapping[str, str] = _NO_OPTIONS) -> BlobStore:
     match scheme:
         case "memory" if not rest:
             return MemoryBlobs()
-        case "file" if (rest.startswith("/") or not rest) and "\0" not in unquote(rest):
-            return LocalBlobs(unquote(rest) or "/")
+        case "file" if rest.startswith("/") and rest.strip("/") and "\0" not in unquote(rest):
+            return LocalBlobs(unquote(rest))
         case "s3" | "gs" | "az":
             bucket, _, prefix = rest.partition("/")
             prefix = prefix.strip("/")

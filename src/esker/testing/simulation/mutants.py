@@ -53,15 +53,19 @@ class Catch(NamedTuple):
 
 
 def hunt(mutant: Mutant, *, schedules: int, first: int = 0, blind: bool = False) -> Catch | None:
-    """Look for a schedule that catches the mutant; with `blind`, by the answers alone."""
+    """Look for a schedule that catches the mutant; with `blind`, by the answers alone. RuntimeError if the mutant no
+    longer fits the engine that it is planted in."""
     wishes = mutant.wishes._replace(blind=blind)
     prepare(wishes)
     for seed in range(first, first + schedules):
         plan = draw(seed, wishes)
         with mutant.plant():
             failure = failing(plan, seed)
-        if failure is not None and failing(plan, seed) is None:
-            return Catch(failure, seed - first + 1)
+        if failure is None or failing(plan, seed) is not None:
+            continue
+        if failure.violation.oracle == "exception":
+            raise RuntimeError(f"{mutant.name} does not weaken the engine, but break it: {failure.violation}")
+        return Catch(failure, seed - first + 1)
     return None
 
 
@@ -306,8 +310,25 @@ def _append_over_a_dirty_token() -> Iterator[None]:
 def _reset_prefix_unchecked() -> Iterator[None]:
     """What a reset of a prefix restores is laid on the branch, whatever was committed since it looked."""
 
-    def restored(self: Branch, layer: Layer, *, base: CommitID, folded: tuple[Layer, ...]) -> Branch | None:
-        at = max(0, len(self.sealed) - len(folded))
+    def restored(
+        self: Branch, layer: Layer, fresh: Token, *, base: CommitID, folded: tuple[Layer, ...]
+    ) -> Branch | None:
+        return self.appended(layer, fresh)
+
+    with _with((Branch, "restored", restored)):
+        yield
+
+
+@mutant(theme="slow", guards=True)
+def _reset_prefix_below_the_open_token() -> Iterator[None]:
+    """What a reset of a prefix restores is laid just above what it looked at: below a token that takes writes."""
+
+    def restored(
+        self: Branch, layer: Layer, fresh: Token, *, base: CommitID, folded: tuple[Layer, ...]
+    ) -> Branch | None:
+        if not self.holds(base, folded):
+            return None
+        at = len(self.sealed) - len(folded)
         return replace(self, sealed=(*self.sealed[:at], layer, *self.sealed[at:]))
 
     with _with((Branch, "restored", restored)):
@@ -635,7 +656,7 @@ def _get_skips_prefix_deletes() -> Iterator[None]:
 def _listing_skips_prefix_deletes() -> Iterator[None]:
     """A listing shows what prefix deletes hide."""
     window = Stack.window
-    with _with((Stack, "window", lambda self, start: window(_without_deletes(self), start))):
+    with _with((Stack, "window", lambda self, *at: window(_without_deletes(self), *at))):
         yield
 
 
