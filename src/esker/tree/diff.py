@@ -24,10 +24,7 @@ def diff(trees: Trees, left: FileName, right: FileName, columns: Sequence[str] =
     if lefts.id == rights.id:
         return
 
-    regions = _regions(_only_in(lefts, rights), _only_in(rights, lefts))
-    for _, deltas in trees.in_order(lambda region: _compare(trees, region, columns), regions):
-        if deltas.num_rows:
-            yield deltas
+    yield from _compared(trees, _regions(_only_in(lefts, rights), _only_in(rights, lefts)), columns)
 
 
 def differs(trees: Trees, left: FileName, right: FileName, prefix: str) -> bool:
@@ -38,8 +35,8 @@ def differs(trees: Trees, left: FileName, right: FileName, prefix: str) -> bool:
     def inside(infos: list[RangeInfo]) -> list[RangeInfo]:
         return [info for info in infos if info.max >= prefix and (end is None or info.min < end)]
 
-    for region in _regions(inside(_only_in(ones, others)), inside(_only_in(others, ones))):
-        deltas = _compare(trees, region, IDENTITY)
+    regions = _regions(inside(_only_in(ones, others)), inside(_only_in(others, ones)))
+    for deltas in _compared(trees, regions, IDENTITY):
         found = within(only_chunk(deltas["path"]), prefix)
         if found.start < found.stop:
             return True
@@ -55,13 +52,18 @@ class _Region(NamedTuple):
     right: RangeInfo | None
 
 
-def _compare(trees: Trees, region: _Region, columns: Sequence[str]) -> pa.Table:
-    """What differs in a region."""
-
-    def rows(info: RangeInfo | None) -> pa.Table:
-        return between(trees.rows(info).table, region.after, region.last) if info else NO_ENTRIES
-
-    return compare(rows(region.left), rows(region.right), columns)
+def _compared(trees: Trees, regions: Iterator[_Region], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """What differs in each region that has differences."""
+    needs = ((region, [info for info in (region.left, region.right) if info]) for region in regions)
+    for region, found in trees.reading_ahead(needs):
+        sides = iter(found)
+        left, right = (
+            between(next(sides).table, region.after, region.last) if info else NO_ENTRIES
+            for info in (region.left, region.right)
+        )
+        deltas = compare(left, right, columns)
+        if deltas.num_rows:
+            yield deltas
 
 
 def _regions(lefts: list[RangeInfo], rights: list[RangeInfo]) -> Iterator[_Region]:

@@ -13,7 +13,6 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ from esker.tree.trees import Metarange, RangeInfo, Trees
 from esker.tree.writer import Writer
 
 Decide = Callable[[pa.Table, pa.Table], "Decision"]
-"""From the base's rows and the changes among them (and maybe more columns), what to do. Called in the pool."""
+"""From the base's rows and the changes among them (and maybe more columns), what to do."""
 
 
 Done = dict[tuple[str, ...], "list[Future[RangeInfo]]"]
@@ -57,13 +56,14 @@ def preview(trees: Trees, base: FileName, changes: Changes, columns: Sequence[st
     """What `apply` would change, as `DELTAS` in order: rows that differ in `columns`. Writes nothing."""
     meta = trees.metarange(base)
 
-    def work(step: _Step) -> pa.Table:
-        rows = trees.rows(meta.info(step.range)).table if step.range < len(meta) else NO_ENTRIES
+    steps = _plan(meta, Feed([changes.rows]), changes.deletes)
+    needs = ((step, [meta.info(step.range)] if step.range < len(meta) else []) for step in steps)
+    for step, found in trees.reading_ahead(needs):
+        rows = found[0].table if found else NO_ENTRIES
         places = outside(rows, changes.deletes)
         under = rows if places is None else rows.take(pa.array(places))
-        return compare(rows, overlay(under, pa.concat_tables([NO_CHANGES, *step.changes]).combine_chunks())[0], columns)
-
-    for _, deltas in trees.in_order(work, _plan(meta, Feed([changes.rows]), changes.deletes)):
+        over = pa.concat_tables([NO_CHANGES, *step.changes]).combine_chunks()
+        deltas = compare(rows, overlay(under, over)[0], columns)
         if deltas.num_rows:
             yield deltas
 
@@ -88,23 +88,22 @@ def rewrite(
     writer = Writer(trees, [meta, *map(trees.metarange, also_reads)])
     conflicts: list[str] = []
     kept = 0
-    lay = partial(_lay, trees, meta, decide, prefixes)
-
-    def work(step: _Step) -> _Laid | None:
-        return None if _key(meta, step) in done else lay(step)
-
-    for step, laid in trees.in_order(work, _plan(meta, Feed(changes), prefixes)):
-        if laid:
-            conflicts += laid.conflicts
+    for (step, key), found in trees.reading_ahead(_needs(meta, _plan(meta, Feed(changes), prefixes), done)):
+        if key in done:
+            if conflicts:
+                continue  # it had none before, and will have none now
+            writer.keep(meta, kept, step.range)
+            kept = min(step.range + 1, len(meta))
+            if writer.at_boundary():
+                writer.take(done[key])
+                continue
+            found = [trees.rows(meta.info(step.range))] if step.opens else []
+        laid = _lay(trees, meta, decide, prefixes, step, found[0].table if found else None)
+        conflicts += laid.conflicts
         if conflicts:
             continue  # there will be no tree
         writer.keep(meta, kept, step.range)
         kept = min(step.range + 1, len(meta))
-        key = _key(meta, step)
-        if laid is None and writer.at_boundary():
-            writer.take(done[key])
-            continue
-        laid = laid or lay(step)
         if laid.rows is None:
             writer.keep(meta, step.range, kept)
             continue
@@ -160,12 +159,23 @@ class _Laid(NamedTuple):
     conflicts: list[str]
 
 
-def _lay(trees: Trees, meta: Metarange, decide: Decide, prefixes: Sequence[str], step: "_Step") -> _Laid:
-    """Carry out one step."""
+def _needs(
+    meta: Metarange, steps: Iterator[_Step], done: Done
+) -> Iterator[tuple[tuple[_Step, tuple[str, ...]], list[RangeInfo]]]:
+    """Each step with its key, and the range to read for it."""
+    for step in steps:
+        key = _key(meta, step)
+        yield (step, key), [meta.info(step.range)] if step.opens and key not in done else []
+
+
+def _lay(
+    trees: Trees, meta: Metarange, decide: Decide, prefixes: Sequence[str], step: _Step, table: pa.Table | None
+) -> _Laid:
+    """Carry out one step, given the range's entries if it opens one."""
     whole = under = NO_ENTRIES
     cuts = np.zeros(0, dtype=bool)
-    if step.opens:
-        whole = trees.rows(meta.info(step.range)).table
+    if table is not None:
+        whole = table
         under, cuts = _surviving(trees, meta, step.range, whole, prefixes)
     parts = [(part, cut, decide(part, piece)) for part, cut, piece in _side_by_side(under, cuts, step.changes)]
     conflicts = [path for _, _, decision in parts for path in decision.conflicts]

@@ -10,7 +10,7 @@ by the checksum in its name; a damaged copy on the local disk is fetched once mo
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -34,7 +34,6 @@ _SCAN_AHEAD: Final = 2
 """Keeps two cores busy. Each thread that decodes keeps some memory of its own for ever, so a scan wakes few of them."""
 
 A = TypeVar("A")
-B = TypeVar("B")
 
 
 class RangeInfo(msgspec.Struct, frozen=True):
@@ -227,24 +226,42 @@ class Trees:
         """The entries of ranges one after another, the next ones already being read. For a pass over a tree of any
         size: uses what is cached, but pushes nothing out of the cache.
         """
-        for _, rows in self.in_order(self._rows_once, infos, _SCAN_AHEAD):
-            yield rows.table
+        for _, found in self._reading_ahead(((info, [info]) for info in infos), self._load, _SCAN_AHEAD):
+            yield found[0].table
 
-    def in_order(self, work: Callable[[A], B], things: Iterable[A], ahead: int | None = None) -> Iterator[tuple[A, B]]:
-        """Each thing with what `work` makes of it, in order, a few ahead in the pool. `work` must not use the pool."""
-        waiting: deque[tuple[A, Future[B]]] = deque()
+    def reading_ahead(self, things: Iterable[tuple[A, Sequence[RangeInfo]]]) -> Iterator[tuple[A, list[Rows]]]:
+        """Each thing with the entries of its ranges, in order, those of the next ones already being read.
+
+        Only reading is done by the pool: it waits for the store and decodes, both without Python's lock. What is done
+        with the rows are many short calls, which several threads would only do more slowly.
+        """
+        return self._reading_ahead(things, self.rows, self.ahead)
+
+    def _reading_ahead(
+        self, things: Iterable[tuple[A, Sequence[RangeInfo]]], read: Callable[[RangeInfo], Rows], ahead: int
+    ) -> Iterator[tuple[A, list[Rows]]]:
+        waiting: deque[tuple[A, list[Rows | Future[Rows]]]] = deque()
+
+        def first() -> tuple[A, list[Rows]]:
+            thing, found = waiting.popleft()
+            return thing, [rows if isinstance(rows, Rows) else rows.result() for rows in found]
+
         try:
-            for thing in things:
-                waiting.append((thing, self._pool.submit(work, thing)))
-                if len(waiting) > (self.ahead if ahead is None else ahead):
-                    done, future = waiting.popleft()
-                    yield done, future.result()
+            for thing, infos in things:
+                waiting.append((thing, [self._cached(info) or self._pool.submit(read, info) for info in infos]))
+                if len(waiting) > ahead:
+                    yield first()
             while waiting:
-                done, future = waiting.popleft()
-                yield done, future.result()
+                yield first()
         finally:
-            for _, future in waiting:
-                future.cancel()
+            for _, found in waiting:
+                for rows in found:
+                    if isinstance(rows, Future):
+                        rows.cancel()
+
+    def _cached(self, info: RangeInfo) -> Rows | None:
+        found = self._cache.get(info.id)
+        return found if isinstance(found, Rows) else None
 
     def write_range(
         self, pieces: list[pa.Table], known: Callable[[Digest, str], FileName | None], *, remember: bool
@@ -299,10 +316,6 @@ class Trees:
                 rows = Rows(table)
                 self._cache.get_or_load(content, lambda: (rows, rows.nbytes))
         return RangeInfo(content, name, first, last, table.num_rows, int(row_bytes(table).sum()))
-
-    def _rows_once(self, info: RangeInfo) -> Rows:
-        found = self._cache.get(info.id)
-        return found if isinstance(found, Rows) else self._load(info)
 
     def _load(self, info: RangeInfo) -> Rows:
         rows = Rows(self._read(files.RANGE, info.name))
