@@ -30,8 +30,8 @@ from esker.streams.entries import SCHEMA, entries_in, metadata_in
 from esker.tree.cutting import Cutting, row_bytes
 from esker.world import REAL, World
 
-_SCAN_AHEAD: Final = 2
-"""Keeps two cores busy. Each thread that decodes keeps some memory of its own for ever, so a scan wakes few of them."""
+_SCAN_AHEAD: Final = 1
+"""Reading goes on while a range is used. Each thread that decodes keeps memory of its own, so a scan wakes few."""
 
 A = TypeVar("A")
 
