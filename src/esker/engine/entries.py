@@ -36,6 +36,9 @@ from esker.streams.listing import PAGE_MAX, Page, Sorted, page
 
 _TRIES_MAX: Final = 100
 
+_OPEN_TOKENS_MAX: Final = 10_000
+"""Branches whose open token is remembered. A branch that is not costs one read more for its next write."""
+
 
 def get(lake: Lake, repo: Repository, ref: str, path: str) -> Entry:
     """The entry at `path`. NotFoundError if there is none."""
@@ -155,15 +158,23 @@ def open_token(lake: Lake, repo: Repository, branch: str) -> Branch:
 
 
 def _stage(lake: Lake, repo: Repository, branch: str, path: str, value: bytes) -> None:
+    """With guards, the record may be one that was read before: a guard that is open says that its token still is the
+    open one, whatever else has changed."""
     written = False
+    key = (repo.uid, branch)
     try:
         for _ in range(_TRIES_MAX):
-            record = open_token(lake, repo, branch)
+            record = lake.open_tokens.get(key) or open_token(lake, repo, branch)
             stored = _put(lake, repo, record, path, value) is Guarded.STORED
-            written = written or not lake.kv.guards
-            if stored and (lake.kv.guards or lake.branches(repo).get(branch).token == record.token):
+            if stored and lake.kv.guards:
+                if len(lake.open_tokens) >= _OPEN_TOKENS_MAX:
+                    lake.open_tokens.clear()
+                lake.open_tokens[key] = record
                 return
-            if not stored:
+            written = written or stored
+            if stored and lake.branches(repo).get(branch).token == record.token:
+                return
+            if not stored and lake.open_tokens.pop(key, None) is None:
                 _rotate_if_open(lake, repo, branch, record)
     except (UnavailableError, ContentionError) as error:
         if written:  # and not yet known to be in the open token: it may be seen, or be gone

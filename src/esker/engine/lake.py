@@ -29,6 +29,8 @@ class Lake:
     world: World = REAL
     remembered: dict[tuple[str, bytes], tuple[float, Any]] = field(default_factory=dict)
     """Settings of repositories, and when they were read: for `engine.protection`."""
+    open_tokens: dict[tuple[str, str], Branch] = field(default_factory=dict)
+    """Of branches that were written to: for `engine.entries`."""
     lines: dict[tuple[str, str], Any] = field(default_factory=dict)
     """For `engine.landing`."""
     cleaners: dict[str, Any] = field(default_factory=dict)

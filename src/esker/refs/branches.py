@@ -124,6 +124,7 @@ class Branches:
         operation = self._world.token(8)
         sent: Record | None = None
         """What was to be swapped when the answer was lost, as long as that swap may still land."""
+        deletes = False
         for attempt in range(TRIES_MAX):
             found = self._look_again(name, sent)
             record = None if found is None else decode(name, found)
@@ -131,6 +132,8 @@ class Branches:
                 if record is None or not self._is_settled(operation, decode(name, sent), record):
                     raise _unknown(name)
                 if operation in record.recent:
+                    if record.deleted and not deletes:
+                        raise _unknown(name)  # it was applied, and then the branch was deleted
                     return record
                 sent = None  # it carried an old version, so it never will
             if found is None or record is None or record.deleted:
@@ -138,7 +141,7 @@ class Branches:
             changed = change(record)
             if changed is None or changed is record:
                 return changed
-            changed = changed.stamped(operation)
+            changed, deletes = changed.stamped(operation), changed.deleted
             try:
                 if self._swap(name, record, changed, found):
                     return changed
