@@ -2,7 +2,7 @@
 
 A put through the key-value store:
 
-    1. look     at the branch: which token is open, and is it dirty?
+    1. look     at the branch, unless a put of this process just did: which token is open, and is it dirty?
     2. mark     it dirty, if it is not: one swap for each token, before anything is written to it
     3. put      the record into the token, on condition that its guard still says open
 
