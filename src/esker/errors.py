@@ -31,6 +31,8 @@ class Kind(StrEnum):
     OBJECT_EXISTS = "object-exists"
     NEEDS_PARENT = "needs-parent"
     TOO_MANY_LAYERS = "too-many-layers"
+    STASH_EXISTS = "stash-exists"
+    STASH_NOT_FOUND = "stash-not-found"
     HEAD_MOVED = "head-moved"
     NO_MERGE_BASE = "no-merge-base"
     INVALID_HINT = "invalid-hint"
@@ -49,6 +51,20 @@ class Kind(StrEnum):
     INVALID_NAME = "invalid-name"
     INVALID_REF = "invalid-ref"
     AMBIGUOUS_REF = "ambiguous-ref"
+    UNAUTHENTICATED = "unauthenticated"
+    INVALID_ADDRESS = "invalid-address"
+    IMPORT_NOT_FOUND = "import-not-found"
+    IMPORT_OVER = "import-over"
+    RULES_NOT_FOUND = "rules-not-found"
+    RULES_CHANGED = "rules-changed"
+    NOT_ALLOWED = "not-allowed"
+    USER_NOT_FOUND = "user-not-found"
+    USER_EXISTS = "user-exists"
+    KEY_NOT_FOUND = "key-not-found"
+    KEY_EXISTS = "key-exists"
+    LAST_ADMIN = "last-admin"
+    ALREADY_SET_UP = "already-set-up"
+    SECRET_KEY = "secret-key"
 
 
 class EskerError(Exception):
@@ -85,6 +101,10 @@ class InvalidError(EskerError):
 
 class ForbiddenError(EskerError):
     """The rules here refuse it."""
+
+
+class UnauthenticatedError(EskerError):
+    """Say who you are, with a key or a token that is good."""
 
 
 class PreconditionError(EskerError):

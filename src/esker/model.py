@@ -45,16 +45,77 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.size, self.checksum, self.content_type, tuple(sorted(self.metadata.items()))
 
 
+class Table(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A sorted file of staged changes, an sstable; of prefix deletes too many for a record, if a layer says so."""
+
+    file: FileName
+    """Of a table, with the branch and level that it was written for: `main/L1/<name>`."""
+    min: str
+    max: str
+    count: int
+    tombstones: int = 0
+    bytes: int = 0
+
+
 class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Some staged changes, below all that were staged later: a sealed token, a layer file, or prefix deletes alone.
+    """Some staged changes, below all that were staged later: a sealed token, tables, or prefix deletes alone.
 
     `deletes` are prefixes under which everything *below* this layer is hidden; its own entries lie above them.
     """
 
     id: LayerID
     token: Token | None = None
-    file: FileName | None = None
+    tables: tuple[Table, ...] = ()
+    """In order, and apart from each other."""
     deletes: tuple[str, ...] = ()
+    more_deletes: Table | None = None
+    """Instead of `deletes`, where they are many: a table of tombstones, each at a prefix."""
+    made_ms: int = 0
+    """When it was laid on the branch; 0 of a token, which takes writes for a while. Nothing relies on it."""
+
+    @property
+    def count(self) -> int:
+        """Rows in tables; what a token holds, no record knows."""
+        return sum(table.count for table in self.tables)
+
+    @property
+    def tombstones(self) -> int:
+        return sum(table.tombstones for table in self.tables)
+
+    @property
+    def files(self) -> tuple[FileName, ...]:
+        """All that lies in the blob store."""
+        tables = self.tables if self.more_deletes is None else (*self.tables, self.more_deletes)
+        return tuple(table.file for table in tables)
+
+
+class Waste(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What fell off a branch: to be taken away once nobody can still look at it."""
+
+    id: str
+    token: Token | None = None
+    files: tuple[FileName, ...] = ()
+    tree: FileName | None = None
+    """A compacted tree. Files of it that these other trees have are theirs, and stay:"""
+    kept_trees: tuple[FileName, ...] = ()
+    kept_commits: tuple[CommitID, ...] = ()
+
+
+class Stash(msgspec.Struct, frozen=True, kw_only=True):
+    """What was staged on a branch at `commit`, set aside."""
+
+    commit: CommitID
+    layers: tuple[Layer, ...]
+    """Newest first."""
+    made_ms: int
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """Who means to fold a branch's layers. A fence, no lease: taking another's is always safe."""
+
+    id: str
+    started_ms: int
+    """For people, and to tell who is slow: nothing relies on it."""
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):

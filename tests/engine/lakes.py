@@ -15,7 +15,7 @@ from esker.settings import Settings
 from esker.stores.blob import BlobStore
 from esker.stores.blob_memory import MemoryBlobs
 from esker.stores.cache import MemoryCache
-from esker.stores.kv import KVStore
+from esker.stores.kv import SCAN_LIMIT_MAX, KVStore
 from esker.stores.kv_memory import MemoryKV
 from esker.streams.entries import entries_in
 from esker.tree.cutting import Cutting
@@ -210,9 +210,10 @@ def assert_nothing_leaked(setup: Setup) -> None:
     records = [record for _, record in lake.branches(repo).page("", 1000, deleted=True)]
     layers = [layer for record in records for layer in (*record.layers, record.open_layer)]
     assert staged_partitions(kv) <= {f"staging/{layer.token}" for layer in layers if layer.token}
-    assert {info.name for info in blobs.list("_esker/layers/")} == {
-        f"_esker/layers/{layer.file}" for layer in layers if layer.file
-    }
+    stashed = [layer for record in records for stash in record.stashes.values() for layer in stash.layers]
+    files = {file for layer in (*layers, *stashed) for file in layer.files}
+    assert {info.name for info in blobs.list("_esker/staging/")} == {f"_esker/staging/{file}.sst" for file in files}
+    assert {item.key.decode() for item in kv.scan(f"filters/{repo.uid}", limit=SCAN_LIMIT_MAX)} <= files
     assert not any(record.deleted for record in records), "a tombstone goes when nothing is left of it"
     assert all(not record.dropped for record in records)
     assert not kv.scan(f"cleanup/{repo.uid}")

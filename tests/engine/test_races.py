@@ -245,13 +245,13 @@ def test_a_put_if_absent_that_stalls_past_the_grace_time_still_sees_what_is_ther
     sealed = made.update("main", lambda record: record.rotated(made.fresh_token()))
     assert sealed is not None
     parent = lake.commits(repo).get(sealed.commit)
-    tree = commit.fold(lake, repo, parent.tree, sealed.sealed)
+    tree = commit.fold(lake, repo, parent.tree, sealed.basis())
     name = commit.record_commit(lake, repo, tree=tree, parents=(sealed.commit,), message="m")
     cleaner = Cleaner(lake, repo)
 
     def two_hours_pass(call: Call) -> None:
         if call.method == "get" and call.name.startswith("staging/") and head(lake, repo) != name:
-            made.update("main", partial(Branch.advanced, commit=name, base=sealed.commit, folded=sealed.sealed))
+            made.update("main", partial(Branch.advanced, commit=name, basis=sealed.basis()))
             cleaner.run()
             clock.passed_s += 7200
             cleaner.run()

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from esker.engine import snapshots
 from esker.engine.lake import Lake
 from esker.engine.refs import commit_of
 from esker.engine.reset import clipped
@@ -66,8 +67,8 @@ def uncommitted(
     def staged(snapshot: Snapshot) -> ChangePage:
         if snapshot.stack is None:
             return ChangePage([], None)
-        changes = clipped(snapshot.stack.fold(max(prefix, after), after_prefix(prefix)), prefix)
-        deltas = lake.past(repo).preview(snapshot.tree, changes)
+        changes = clipped(snapshots.staged(lake, repo, snapshot, max(prefix, after), after_prefix(prefix)), prefix)
+        deltas = lake.past(repo).preview(snapshot.committed, changes)
         return _page(_changes(deltas), prefix, after, delimiter, amount)
 
     return read(lake, repo, branch, "diff", staged)
@@ -94,12 +95,14 @@ def between(
     past, commits = lake.past(repo), lake.commits(repo)
     ours, theirs = commit_of(lake, repo, left), commit_of(lake, repo, right)
     dest, source = commits.get(ours).tree, commits.get(theirs).tree
+    start, stop = max(prefix, after), after_prefix(prefix)
     if not three_dot:
-        return _page(_changes(past.diff(dest, source)), prefix, after, delimiter, amount)
+        deltas = past.diff(dest, source, start=start, stop=stop)
+        return _page(_changes(deltas), prefix, after, delimiter, amount)
     base = history.merge_base(commits.get, ours, theirs)
     if base is None:
         raise InvalidError(Kind.NO_MERGE_BASE, f"{left!r} and {right!r} of {repo.name!r} share no history")
-    brought = _brought(past, dest, past.diff(commits.get(base).tree, source))
+    brought = _brought(past, dest, past.diff(commits.get(base).tree, source, start=start, stop=stop))
     return _page((change for change, _ in brought), prefix, after, delimiter, amount)
 
 

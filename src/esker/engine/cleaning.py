@@ -3,7 +3,7 @@
     1. note     what a branch dropped goes to the `cleanup` partition
     2. forget   it is taken off the branch's record, by swap
     3. wait     the grace time, on this process's own clock, from when it first saw the note
-    4. delete   the token's records, its guard, or the layer's file; then the note
+    4. delete   the token's records and guard, the tables, what a compacted tree has for itself; then the note
 
 A crash after any step leaves a note, or a layer that is still on its branch's record, and the next cleaner goes on.
 Deleting twice is no error, so several may run at once.
@@ -16,13 +16,13 @@ import msgspec
 
 from esker.engine.lake import Lake
 from esker.errors import EskerError
-from esker.model import Layer, Repository
+from esker.model import Repository, Waste
 from esker.refs.records import Branch
 from esker.staging import tokens
 from esker.stores.kv import items
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Layer)
+_DECODER: Final = msgspec.msgpack.Decoder(Waste)
 _BATCH: Final = 1000
 _AGAIN: Final = b"again/"
 _ROUNDS_A_GRACE: Final = 4
@@ -41,9 +41,9 @@ def clean_now_and_then(lake: Lake, repo: Repository) -> None:
 
 def hand_over(lake: Lake, repo: Repository, branch: str, record: Branch) -> None:
     """Move what the branch dropped to the notes."""
-    notes = ((layer.id.encode(), _ENCODER.encode(layer)) for layer in record.dropped)
+    notes = ((waste.id.encode(), _ENCODER.encode(waste)) for waste in record.dropped)
     lake.kv.put_many(_notes(repo), notes)
-    lake.branches(repo).forget(branch, [layer.id for layer in record.dropped])
+    lake.branches(repo).forget(branch, [waste.id for waste in record.dropped])
 
 
 def _notes(repo: Repository) -> str:
@@ -55,22 +55,22 @@ class Cleaner:
 
     def __init__(self, lake: Lake, repo: Repository) -> None:
         self._lake = lake
-        self._repo = repo
+        self.repo = repo
         self._notes = _notes(repo)
         self._seen_s: dict[bytes, float] = {}
         self.ran_s = float("-inf")
 
     def run(self) -> int:
-        """One round: how many layers were deleted for good."""
+        """One round: how many things were deleted for good."""
         self._collect()
         self.ran_s = now_s = self._lake.world.monotonic_s()
         notes = {item.key: item.record.value for item in items(self._lake.kv, self._notes)}
         self._seen_s = {key: self._seen_s.get(key, now_s) for key in notes}
         due = [key for key in notes if now_s - self._seen_s[key] >= self._lake.settings.grace_s]
         for key in due:
-            layer = _DECODER.decode(notes[key])
-            self._delete(layer)
-            if layer.token and not self._lake.kv.guards and not key.startswith(_AGAIN):
+            waste = _DECODER.decode(notes[key])
+            self._delete(waste)
+            if waste.token and not self._lake.kv.guards and not key.startswith(_AGAIN):
                 # A write that was stalled may still come: nothing guards the token. So once more, a grace time later.
                 self._lake.kv.put(self._notes, _AGAIN + key, notes[key])
             self._lake.kv.delete(self._notes, key)
@@ -78,18 +78,21 @@ class Cleaner:
 
     def _collect(self) -> None:
         """Move what branches dropped to the notes."""
-        for name, record in self._lake.branches(self._repo).page("", _BATCH, deleted=True):
+        for name, record in self._lake.branches(self.repo).page("", _BATCH, deleted=True):
             if record.dropped or record.deleted:
-                hand_over(self._lake, self._repo, name, record)
+                hand_over(self._lake, self.repo, name, record)
 
-    def _delete(self, layer: Layer) -> None:
-        kv = self._lake.kv
-        if layer.token:
-            partition = tokens.partition(layer.token)
-            while found := kv.scan(partition, limit=_BATCH):
-                kv.delete_many(partition, [item.key for item in found])
-            if kv.guards:
-                guard = self._lake.branches(self._repo).guard(layer.token)
-                kv.delete(guard.partition, guard.key)
-        if layer.file:
-            self._lake.past(self._repo).delete_layer(layer.file)
+    def _delete(self, waste: Waste) -> None:
+        lake, repo = self._lake, self.repo
+        if waste.token:
+            partition = tokens.partition(waste.token)
+            while found := lake.kv.scan(partition, limit=_BATCH):
+                lake.kv.delete_many(partition, [item.key for item in found])
+            if lake.kv.guards:
+                guard = lake.branches(repo).guard(waste.token)
+                lake.kv.delete(guard.partition, guard.key)
+        for file in waste.files:
+            lake.tables(repo).delete(file)
+        if waste.tree:
+            kept = [*waste.kept_trees, *(lake.commits(repo).get(commit).tree for commit in waste.kept_commits)]
+            lake.past(repo).delete_tree(waste.tree, kept)

@@ -1,12 +1,13 @@
 """Commit: turn the staged changes of a branch into a new immutable tree.
 
     1. seal     the open token takes no more writes: what comes later belongs to the next commit     refs
-    2. fold     the sealed layers into one, newest wins, and apply it to the parent's tree           staging, tree
+    2. fold     the layers into one, newest wins, and apply it to the compacted or the parent's tree staging, tree
     3. record   the commit, to which nothing points yet                                              refs
     4. advance  swap the branch onto it, and the folded layers off it                                refs
 
 A crash after any step leaves garbage, never damage. If another commit is first, it may have taken some of our layers:
-we go on from what is there. Layers that were sealed meanwhile stay.
+we go on from what is there. Layers that were sealed meanwhile stay. The first step takes the claim that a compaction
+needs to finish, so that none makes us fold again.
 """
 
 from collections.abc import Mapping
@@ -20,9 +21,9 @@ from esker.engine.lake import Lake
 from esker.engine.protection import Action
 from esker.errors import ContentionError, EskerError, InvalidError, Kind
 from esker.format.names import digest_of
-from esker.model import Commit, CommitID, FileName, Layer, LayerID, Repository
+from esker.model import Claim, Commit, CommitID, FileName, LayerID, Repository
 from esker.refs import commits
-from esker.refs.records import Branch
+from esker.refs.records import Basis, Branch
 
 NO_METADATA: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -45,18 +46,20 @@ def commit(
     """Commit all that was staged on `branch` before this call: the new commit. InvalidError if that changes nothing."""
     protection.check(lake, repo, branch, Action.COMMIT)
     branches = lake.branches(repo)
-    started = branches.update(branch, lambda record: record.rotated(branches.fresh_token()))
+    claim = Claim(id=lake.world.token(_NONCE_BYTES), started_ms=lake.world.now_ms())
+    started = branches.update(branch, lambda record: record.claimed(claim, branches.fresh_token()))
     assert started is not None
     ours = {layer.id for layer in started.sealed}
     record = started
     for _ in range(_TRIES_MAX):
-        folded = layers_to_fold(record, ours)
-        if not folded and not allow_empty:
+        basis = basis_to_fold(record, ours)
+        if basis is None and not allow_empty:
             raise _nothing(repo, branch, started, record)
+        basis = basis or record.basis(())
         parent = lake.commits(repo).get(record.commit)
-        tree = fold(lake, repo, parent.tree, folded)
+        tree = fold(lake, repo, parent.tree, basis)
         if digest_of(tree) == digest_of(parent.tree) and not allow_empty:
-            if drop(lake, repo, branch, record, folded):
+            if drop(lake, repo, branch, basis):
                 raise _nothing(repo, branch, started, record)
         else:
             made = record_commit(
@@ -69,7 +72,7 @@ def commit(
                 metadata=metadata,
                 date_ms=date_ms,
             )
-            landed = branches.update(branch, partial(Branch.advanced, commit=made, base=record.commit, folded=folded))
+            landed = branches.update(branch, partial(Branch.advanced, commit=made, basis=basis))
             if landed:
                 if len(landed.dropped) >= _DROPPED_MAX:  # nobody cleans here, and the record must not grow for ever
                     with suppress(EskerError):
@@ -79,25 +82,24 @@ def commit(
     raise ContentionError(Kind.CONTENTION, f"other commits to {branch!r} of {repo.name!r} kept winning: try again")
 
 
-def layers_to_fold(record: Branch, ours: set[LayerID]) -> tuple[Layer, ...]:
-    """The oldest layers, up to the newest of `ours` that is still there: a fold takes all that lies below."""
+def basis_to_fold(record: Branch, ours: set[LayerID]) -> Basis | None:
+    """The oldest layers, up to the newest of `ours` that is still there: a fold takes all that lies below. If none is,
+    a compaction may have it: what was compacted, then. None if there is nothing."""
     for at, layer in enumerate(record.sealed):
         if layer.id in ours:
-            return record.sealed[at:]
-    return ()
+            return record.basis(record.sealed[at:])
+    return None if record.l2 is None and record.compacted is None else record.basis(())
 
 
-def fold(lake: Lake, repo: Repository, tree: FileName, folded: tuple[Layer, ...]) -> FileName:
-    """The tree with these layers over it."""
-    if not folded:
-        return tree
-    return lake.past(repo).apply(tree, lake.stack_of(repo, folded).fold())
+def fold(lake: Lake, repo: Repository, tree: FileName, basis: Basis) -> FileName:
+    """The tree of the commit, or what compaction made of it, with the layers over it."""
+    below = basis.compacted or tree
+    return lake.past(repo).apply(below, lake.stack_of(repo, basis.layers).fold()) if basis.layers else below
 
 
-def drop(lake: Lake, repo: Repository, branch: str, record: Branch, folded: tuple[Layer, ...]) -> bool:
+def drop(lake: Lake, repo: Repository, branch: str, basis: Basis) -> bool:
     """Take layers that change nothing off the branch, so that it is clean again. Whether they still were its oldest."""
-    unmoved = partial(Branch.advanced, commit=record.commit, base=record.commit, folded=folded)
-    return lake.branches(repo).update(branch, unmoved) is not None
+    return lake.branches(repo).update(branch, partial(Branch.advanced, commit=basis.commit, basis=basis)) is not None
 
 
 def record_commit(

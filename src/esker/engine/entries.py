@@ -14,7 +14,7 @@ again (docs/consistency.md).
 
 from typing import Final
 
-from esker.engine import layers, protection
+from esker.engine import layers, protection, sensor
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
 from esker.engine.snapshots import Snapshot, entry_at, has_layers, is_late, present, read
@@ -31,8 +31,9 @@ from esker.refs.records import Branch
 from esker.staging import tokens
 from esker.staging.stack import View
 from esker.stores.kv import ANYTHING, SCAN_LIMIT_MAX, Anything, Guarded, Version
-from esker.streams.entries import PATH_BYTES_MAX
+from esker.streams.entries import NO_CHANGES, PATH_BYTES_MAX
 from esker.streams.listing import PAGE_MAX, Page, Sorted, page
+from esker.streams.rows import Changes
 
 _TRIES_MAX: Final = 100
 
@@ -92,7 +93,8 @@ def put(lake: Lake, repo: Repository, branch: str, entry: Entry, *, if_absent: b
     elif lake.kv.guards:
         _stage_if_absent(lake, repo, branch, entry.path, value)
     else:
-        layers.append_if_absent(lake, repo, branch, entry)
+        if layers.append_if_absent(lake, repo, branch, [entry]):
+            raise layers.already_there(repo, branch, entry.path)
 
 
 def delete(lake: Lake, repo: Repository, branch: str, path: str) -> None:
@@ -106,7 +108,7 @@ def delete_prefix(lake: Lake, repo: Repository, branch: str, prefix: str) -> Non
     """Stage that everything under `prefix` is deleted: one record, however much there is."""
     check_prefix(prefix)
     protection.check(lake, repo, branch, Action.STAGING_WRITE)
-    layers.append(lake, repo, branch, deletes=(prefix,))
+    layers.append(lake, repo, branch, Changes(NO_CHANGES, (prefix,)))
 
 
 def check_path(path: str) -> None:
@@ -154,6 +156,7 @@ def open_token(lake: Lake, repo: Repository, branch: str) -> Branch:
         return record
     marked = lake.branches(repo).update(branch, Branch.marked_dirty)
     assert marked is not None
+    sensor.of(lake).opened(marked.token)
     return marked if marked.dirty else open_token(lake, repo, branch)  # told late: sealed since
 
 
@@ -170,6 +173,7 @@ def _stage(lake: Lake, repo: Repository, branch: str, path: str, value: bytes) -
                 if len(lake.open_tokens) >= _OPEN_TOKENS_MAX:
                     lake.open_tokens.clear()
                 lake.open_tokens[key] = record
+                sensor.of(lake).wrote(repo, branch, record.token, deletes=value == tokens.TOMBSTONE)
                 return
             written = written or stored
             if stored and lake.branches(repo).get(branch).token == record.token:

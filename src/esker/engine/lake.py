@@ -9,7 +9,9 @@ from esker.refs.branches import Branches
 from esker.refs.commits import Commits
 from esker.refs.records import Branch
 from esker.settings import DEFAULTS, Settings
+from esker.staging.filters import Filters
 from esker.staging.stack import Stack
+from esker.staging.tables import Tables
 from esker.stores.blob import BlobStore
 from esker.stores.kv import KVStore
 from esker.stores.open_blobs import open_blobs
@@ -33,10 +35,15 @@ class Lake:
     """Of branches that were written to: for `engine.entries`."""
     lines: dict[tuple[str, str], Any] = field(default_factory=dict)
     """For `engine.landing`."""
+    claims: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
+    """The claim last seen on a branch, and when first: for `engine.compaction`."""
+    sensors: dict[str, Any] = field(default_factory=dict)
+    """For `engine.sensor`: one."""
     cleaners: dict[str, Any] = field(default_factory=dict)
     """For `engine.cleaning`."""
     _stores: dict[str, BlobStore] = field(default_factory=dict)
     _pasts: dict[str, Past] = field(default_factory=dict)
+    _tables: dict[str, Tables] = field(default_factory=dict)
     _branches: dict[str, Branches] = field(default_factory=dict)
     _commits: dict[str, Commits] = field(default_factory=dict)
 
@@ -45,6 +52,13 @@ class Lake:
         found = self._pasts.get(repo.uid)
         if found is None:
             found = self._pasts.setdefault(repo.uid, self.open_past(repo))
+        return found
+
+    def tables(self, repo: Repository) -> Tables:
+        """The tables of its branches' layers."""
+        found = self._tables.get(repo.uid)
+        if found is None:
+            found = self._tables.setdefault(repo.uid, Tables(self.past(repo), Filters(self.kv, repo.uid)))
         return found
 
     def blobs(self, repo: Repository) -> BlobStore:
@@ -88,4 +102,4 @@ class Lake:
 
     def stack_of(self, repo: Repository, layers: tuple[Layer, ...]) -> Stack:
         """These layers, newest first, to read."""
-        return Stack(self.kv, self.past(repo).read_layer, layers)
+        return Stack(self.kv, self.tables(repo), layers)

@@ -137,10 +137,11 @@ def clean_head(lake: Lake, repo: Repository, branch: str) -> CommitID:
             return record.commit
         sealed = branches.update(branch, lambda record: record.rotated(branches.fresh_token()))
         assert sealed is not None
+        basis = sealed.basis()
         tree = lake.commits(repo).get(sealed.commit).tree
-        if digest_of(fold(lake, repo, tree, sealed.sealed)) != digest_of(tree):
+        if digest_of(fold(lake, repo, tree, basis)) != digest_of(tree):
             raise InvalidError(
                 Kind.DIRTY_BRANCH, f"branch {branch!r} of {repo.name!r} has uncommitted changes: commit or reset them"
             )
-        drop(lake, repo, branch, sealed, sealed.sealed)
+        drop(lake, repo, branch, basis)
     raise ContentionError(Kind.CONTENTION, f"branch {branch!r} of {repo.name!r} kept changing: try again")

@@ -1,5 +1,6 @@
 """What a repository's rules forbid: writes to a read-only repository, and to protected branches."""
 
+import hashlib
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
@@ -7,7 +8,7 @@ from typing import Final
 import msgspec
 
 from esker.engine.lake import Lake
-from esker.errors import ForbiddenError, InvalidError, Kind
+from esker.errors import ForbiddenError, InvalidError, Kind, PreconditionError
 from esker.model import Repository
 
 
@@ -37,13 +38,29 @@ def rules(lake: Lake, repo: Repository) -> tuple[Rule, ...]:
     return _DECODER.decode(found.value) if found else ()
 
 
-def set_rules(lake: Lake, repo: Repository, new: tuple[Rule, ...]) -> None:
-    """Replace all rules. Other processes follow within a few seconds."""
+def set_rules(lake: Lake, repo: Repository, new: tuple[Rule, ...], *, expected: str | None = None) -> None:
+    """Replace all rules; with `expected`, PreconditionError unless the `checksum` of those there now is that. Other
+    processes follow within a few seconds."""
     check_writable(repo)
     if not all(isinstance(rule, Rule) for rule in new):
         raise InvalidError(Kind.INVALID_ARGUMENT, "branch protection takes rules, such as Rule('main')")
-    lake.kv.put(f"settings/{repo.uid}", _KEY, _ENCODER.encode(new))
+    partition = f"settings/{repo.uid}"
+    if expected is None:
+        lake.kv.put(partition, _KEY, _ENCODER.encode(new))
+    else:
+        found = lake.kv.get(partition, _KEY)
+        there = checksum(_DECODER.decode(found.value) if found else ())
+        version = found.version if found else None
+        if there != expected or not lake.kv.put_if(partition, _KEY, _ENCODER.encode(new), version):
+            raise PreconditionError(
+                Kind.RULES_CHANGED, f"the rules of {repo.name!r} are no longer {expected!r}: read them again"
+            )
     lake.remembered.pop((repo.uid, _KEY), None)
+
+
+def checksum(some: tuple[Rule, ...]) -> str:
+    """Equal for equal rules."""
+    return hashlib.sha256(_ENCODER.encode(some)).hexdigest()[:32]
 
 
 def check(lake: Lake, repo: Repository, branch: str, action: Action) -> None:

@@ -16,13 +16,15 @@ from esker.engine import layers, protection
 from esker.engine.entries import check_path, check_prefix
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
+from esker.engine.snapshots import Snapshot, of_record, staged
 from esker.errors import ContentionError, Kind
-from esker.model import FileName, Repository
-from esker.refs.records import Branch
-from esker.staging.stack import UNKNOWN, Stack
+from esker.model import Layer, Repository
+from esker.refs.records import Basis, Branch
+from esker.staging.tables import UNKNOWN
 from esker.streams.arrays import after_prefix
 from esker.streams.entries import CHANGES, NO_CHANGES, changes_of
-from esker.streams.rows import WHOLE_ROW, Changes, minimal
+from esker.streams.prefixes import minimal
+from esker.streams.rows import WHOLE_ROW, Changes
 
 _TRIES_MAX: Final = 100
 
@@ -41,9 +43,9 @@ def reset_prefix(lake: Lake, repo: Repository, branch: str, prefix: str) -> None
         reset(lake, repo, branch)
         return
 
-    def committed(tree: FileName, stack: Stack) -> pa.Table:
-        staged = clipped(stack.fold(prefix, after_prefix(prefix)), prefix)
-        deltas = list(lake.past(repo).preview(tree, staged, WHOLE_ROW))
+    def committed(seen: Snapshot) -> pa.Table:
+        changes = clipped(staged(lake, repo, seen, prefix, after_prefix(prefix)), prefix)
+        deltas = list(lake.past(repo).preview(seen.committed, changes, WHOLE_ROW))
         return pa.concat_tables([NO_CHANGES, *map(_undone, deltas)]).combine_chunks()
 
     _restore(lake, repo, branch, committed)
@@ -53,30 +55,32 @@ def reset_path(lake: Lake, repo: Repository, branch: str, path: str) -> None:
     """Drop what is staged of one path."""
     check_path(path)
 
-    def committed(tree: FileName, stack: Stack) -> pa.Table:
-        if stack.lookup(path) is UNKNOWN:
+    def committed(seen: Snapshot) -> pa.Table:
+        entry = lake.past(repo).get(seen.committed, path)
+        untouched = seen.stack is None or seen.stack.lookup(path) is UNKNOWN
+        if untouched and (seen.tree == seen.committed or lake.past(repo).get(seen.tree, path) == entry):
             return NO_CHANGES
-        entry = lake.past(repo).get(tree, path)
         return changes_of([entry] if entry else [], [path])
 
     _restore(lake, repo, branch, committed)
 
 
-def _restore(lake: Lake, repo: Repository, branch: str, committed: Callable[[FileName, Stack], pa.Table]) -> None:
-    """Lay what `committed` makes of the commit's tree and the layers over it on top."""
+def _restore(lake: Lake, repo: Repository, branch: str, committed: Callable[[Snapshot], pa.Table]) -> None:
+    """Lay what `committed` makes of all that is staged on top."""
     protection.check(lake, repo, branch, Action.STAGING_WRITE)
     branches = lake.branches(repo)
     for _ in range(_TRIES_MAX):
         seen = branches.update(branch, lambda record: record.rotated(branches.fresh_token()))
         assert seen is not None
-        changes = committed(lake.commits(repo).get(seen.commit).tree, lake.stack_of(repo, seen.sealed))
+        basis = seen.basis()
+        changes = committed(of_record(lake, repo, seen, basis.layers))
         if changes.num_rows == 0:
             return
-        file = lake.past(repo).write_layer(changes)
+        layer = layers.write(lake, repo, f"{branch}/L1", Changes(changes))
 
-        def on_top(now: Branch, seen: Branch = seen, file: FileName = file) -> Branch | None:
-            layer = layers.fresh_layer(lake, repo, branch, now, file, ())
-            return now.restored(layer, branches.fresh_token(), base=seen.commit, folded=seen.sealed)
+        def on_top(now: Branch, basis: Basis = basis, layer: Layer = layer) -> Branch | None:
+            again = layers.again(lake, repo, branch, now, layer)
+            return now.restored(again, branches.fresh_token(), basis=basis)
 
         if branches.update(branch, on_top):
             return

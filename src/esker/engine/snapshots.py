@@ -8,13 +8,18 @@ still has all of these layers; else it is read again.
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
+import pyarrow as pa
+
 from esker.engine import metrics
 from esker.engine.lake import Lake
 from esker.engine.refs import Ref, resolve
 from esker.errors import ContentionError, CorruptError, Kind
-from esker.model import Entry, FileName, Repository
+from esker.model import Entry, FileName, Layer, Repository
 from esker.refs.records import Branch
-from esker.staging.stack import UNKNOWN, Stack
+from esker.staging.stack import Stack
+from esker.staging.tables import UNKNOWN
+from esker.streams.entries import CHANGES, NO_CHANGES
+from esker.streams.rows import WHOLE_ROW, Changes
 
 T = TypeVar("T")
 
@@ -26,6 +31,8 @@ class Snapshot(NamedTuple):
 
     tree: FileName
     stack: Stack | None
+    committed: FileName
+    """The commit's tree: `tree`, unless compaction made another that stands in for it."""
 
 
 def read(lake: Lake, repo: Repository, ref: str, op: str, action: Callable[[Snapshot], T]) -> T:
@@ -51,10 +58,10 @@ def snapshot_of(lake: Lake, repo: Repository, found: Ref, op: str) -> Snapshot:
     """The tree and the layers of a resolved ref."""
     tree = lake.commits(repo).get(found.commit).tree
     if found.branch is None or found.record is None:
-        return Snapshot(tree, None)
+        return Snapshot(tree, None, tree)
     looks = not found.record.clean or not lake.settings.dirty_read_optimization
     metrics.branch_read(repo.name, found.branch, dirty=not found.record.clean, staging=looks, op=op)
-    return Snapshot(tree, lake.stack(repo, found.record) if looks else None)
+    return Snapshot(found.record.compacted or tree, lake.stack(repo, found.record) if looks else None, tree)
 
 
 def entry_at(lake: Lake, repo: Repository, snapshot: Snapshot, path: str) -> Entry | None:
@@ -66,7 +73,25 @@ def entry_at(lake: Lake, repo: Repository, snapshot: Snapshot, path: str) -> Ent
 def present(lake: Lake, repo: Repository, record: Branch, path: str) -> bool:
     """Whether the branch shows an entry at `path`, as the record has it."""
     tree = lake.commits(repo).get(record.commit).tree
-    return entry_at(lake, repo, Snapshot(tree, lake.stack(repo, record)), path) is not None
+    snapshot = Snapshot(record.compacted or tree, lake.stack(repo, record), tree)
+    return entry_at(lake, repo, snapshot, path) is not None
+
+
+def staged(lake: Lake, repo: Repository, snapshot: Snapshot, start: str = "", stop: str | None = None) -> Changes:
+    """All that is staged over the commit's tree, what compaction has folded included, as one layer; of the paths from
+    `start` on and before `stop`."""
+    folded = Changes(NO_CHANGES) if snapshot.stack is None else snapshot.stack.fold(start, stop)
+    if snapshot.tree == snapshot.committed:
+        return folded
+    deltas = lake.past(repo).diff(snapshot.committed, snapshot.tree, WHOLE_ROW, start, stop)
+    rows = pa.concat_tables([NO_CHANGES, *(some.select(CHANGES.names) for some in deltas)]).combine_chunks()
+    return folded.over(Changes(rows))
+
+
+def of_record(lake: Lake, repo: Repository, record: Branch, layers: tuple[Layer, ...]) -> Snapshot:
+    """What the record shows of its tree and these of its layers."""
+    tree = lake.commits(repo).get(record.commit).tree
+    return Snapshot(record.compacted or tree, lake.stack_of(repo, layers), tree)
 
 
 def is_late(lake: Lake, seen_s: float) -> bool:
@@ -75,11 +100,11 @@ def is_late(lake: Lake, seen_s: float) -> bool:
 
 
 def has_layers(lake: Lake, repo: Repository, branch: str, record: Branch) -> bool:
-    """Whether the branch still has every layer that the record has."""
+    """Whether the branch still has every layer, and the compacted tree, that the record has."""
     now = lake.branches(repo).find(branch)
-    return now is not None and {layer.id for layer in record.layers} <= {
-        layer.id for layer in (now.open_layer, *now.sealed)
-    }
+    if now is None or record.compacted not in (None, now.compacted):
+        return False
+    return {layer.id for layer in record.layers} <= {layer.id for layer in (now.open_layer, *now.layers)}
 
 
 def _still_there(lake: Lake, repo: Repository, found: Ref) -> bool:

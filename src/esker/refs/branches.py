@@ -23,7 +23,7 @@ from esker.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
-from esker.model import CommitID, LayerID, Token
+from esker.model import CommitID, Token
 from esker.refs import stored
 from esker.refs.names import did_you_mean
 from esker.refs.records import RECENT_MAX, Branch
@@ -81,11 +81,11 @@ class Branches:
             if deleted or not record.deleted:
                 yield key.decode(), record
 
-    def forget(self, name: str, layers: Collection[LayerID]) -> None:
+    def forget(self, name: str, wastes: Collection[str]) -> None:
         """Take these off what the record says was dropped. A tombstone goes when nothing is left of it."""
         while found := self._kv.get(self._partition, name.encode()):
             record = decode(name, found)
-            cleaned = record.cleaned(layers)
+            cleaned = record.cleaned(wastes)
             if record.deleted and not cleaned.dropped:
                 done = self._kv.delete_if(self._partition, name.encode(), found.version)
             elif cleaned.dropped == record.dropped:

@@ -5,32 +5,24 @@ the entry is looked for first, and the deletes always.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from esker.model import Entry, FileName, Layer
+from esker.model import Entry, Layer
 from esker.staging import tokens
+from esker.staging.tables import UNKNOWN, Tables, Unknown
 from esker.stores.kv import KVStore
-from esker.streams.arrays import after_prefix, lower_bound, only_chunk
-from esker.streams.entries import CHANGES, NO_CHANGES, entries_in
+from esker.streams.arrays import after_prefix
+from esker.streams.entries import NO_CHANGES, entries_in
 from esker.streams.listing import Seek, Sorted
+from esker.streams.prefixes import NO_PREFIXES
 from esker.streams.rows import Changes
 
 WINDOW_ROWS: Final = 256
 """Staged rows of a layer read at a time for a listing: about one call's worth."""
-
-
-class Unknown(Enum):
-    UNKNOWN = "unknown"
-
-
-UNKNOWN: Final = Unknown.UNKNOWN
-"""The layers say nothing of a path: what is below decides."""
 
 
 class Window(NamedTuple):
@@ -48,7 +40,7 @@ class Window(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Stack:
     kv: KVStore
-    read_file: Callable[[FileName], pa.Table]
+    tables: Tables
     layers: tuple[Layer, ...]
 
     def lookup(self, path: str) -> Entry | None | Unknown:
@@ -56,15 +48,14 @@ class Stack:
         key = path.encode()
         for layer in self.layers:
             if layer.token:
-                found = self.kv.get(tokens.partition(layer.token), key)
-                if found:
-                    return tokens.decode(path, found.value)
-            elif layer.file:
-                rows = self.read_file(layer.file)
-                at = lower_bound(only_chunk(rows["path"]), path)
-                if at < rows.num_rows and rows["path"][at].as_py() == path:
-                    return None if rows["tombstone"][at].as_py() else entries_in(rows.slice(at, 1))[0]
-            if path.startswith(layer.deletes):
+                record = self.kv.get(tokens.partition(layer.token), key)
+                if record:
+                    return tokens.decode(path, record.value)
+            elif layer.tables:
+                found = self.tables.lookup(layer, path)
+                if found is not UNKNOWN:
+                    return found
+            if self.tables.hides(layer, path):
                 return None
         return UNKNOWN
 
@@ -72,32 +63,35 @@ class Stack:
         """What the layers say of `start` and the paths that follow, as far as one read of each tells."""
         end: bytes | None = None
         found: dict[bytes, bytes] = {}
-        deletes: tuple[str, ...] = ()
-        hidden: tuple[bytes, ...] = ()
+        hidden = NO_PREFIXES
+        self.tables.read_ahead(self.layers, start.decode(), None, whole=False)
         for layer in self.layers:
             rows = self._rows(layer, start, rows_max)
             if len(rows) == rows_max:
                 end = rows[-1][0] if end is None else min(end, rows[-1][0])
             for path, value in rows:
-                if path not in found and not path.startswith(hidden):
+                if path not in found and not (hidden and hidden.covers(path)):
                     found[path] = value
-            deletes += layer.deletes
-            hidden = tuple(prefix.encode() for prefix in deletes)
+            hidden |= self.tables.deletes(layer)
         paths = sorted(path for path in found if end is None or path <= end)
-        return Window(paths, [found[path] for path in paths], deletes, start, end)
+        return Window(paths, [found[path] for path in paths], hidden.between(start, end), start, end)
 
     def fold(self, start: str = "", stop: str | None = None) -> Changes:
         """All layers as one, of the paths from `start` on and before `stop`."""
+        self.tables.read_ahead(self.layers, start, stop, whole=True)
         folded = Changes(NO_CHANGES)
         for layer in reversed(self.layers):
-            folded = Changes(self._changes(layer, start, stop), layer.deletes).over(folded)
+            deletes = self.tables.deletes(layer).between(b"", None)
+            folded = Changes(self._changes(layer, start, stop), deletes).over(folded)
         return folded
 
     def _rows(self, layer: Layer, start: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
         if layer.token:
             found = self.kv.scan(tokens.partition(layer.token), start, rows_max)
             return [(item.key, item.record.value) for item in found]
-        rows = self._changes(layer, start.decode(), None).slice(0, rows_max)
+        if not layer.tables:
+            return []
+        rows = self.tables.some(layer, start.decode(), rows_max)
         deleted = rows["tombstone"].to_pylist()
         return [
             (entry.path.encode(), tokens.encode(None if gone else entry))
@@ -107,12 +101,7 @@ class Stack:
     def _changes(self, layer: Layer, start: str, stop: str | None) -> pa.Table:
         if layer.token:
             return tokens.changes(self.kv, layer.token, start, stop)
-        if not layer.file:
-            return NO_CHANGES
-        rows = self.read_file(layer.file).select(CHANGES.names)
-        paths = only_chunk(rows["path"])
-        low = lower_bound(paths, start)
-        return rows.slice(low, (len(paths) if stop is None else lower_bound(paths, stop, low)) - low)
+        return self.tables.changes(layer, start, stop) if layer.tables else NO_CHANGES
 
 
 class View:

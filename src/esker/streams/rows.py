@@ -20,6 +20,7 @@ from esker.streams.arrays import (
     only_chunk,
 )
 from esker.streams.entries import CHANGES, IDENTITY, SCHEMA
+from esker.streams.prefixes import minimal
 
 DELTAS: Final = pa.schema(
     [
@@ -144,15 +145,6 @@ def outside(table: pa.Table, prefixes: Sequence[str]) -> Ints | None:
     for prefix in prefixes:
         kept[within(paths, prefix)] = False
     return None if kept.all() else np.flatnonzero(kept)
-
-
-def minimal(prefixes: Iterable[str]) -> tuple[str, ...]:
-    """The prefixes in order, without those that another one covers."""
-    kept: list[str] = []
-    for prefix in sorted(set(prefixes)):
-        if not kept or not prefix.startswith(kept[-1]):
-            kept.append(prefix)
-    return tuple(kept)
 
 
 def compare(left: pa.Table, right: pa.Table, columns: Sequence[str] = IDENTITY) -> pa.Table:

@@ -10,37 +10,42 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esker.model import FileName
-from esker.streams.arrays import after_prefix, bools, only_chunk
+from esker.streams.arrays import after_prefix, bools, lower_bound, only_chunk
 from esker.streams.entries import IDENTITY, NO_ENTRIES
-from esker.streams.rows import between, compare, within
+from esker.streams.rows import between, compare
 from esker.tree.trees import Metarange, RangeInfo, Trees
 
 
-def diff(trees: Trees, left: FileName, right: FileName, columns: Sequence[str] = IDENTITY) -> Iterator[pa.Table]:
+def diff(
+    trees: Trees,
+    left: FileName,
+    right: FileName,
+    columns: Sequence[str] = IDENTITY,
+    start: str = "",
+    stop: str | None = None,
+) -> Iterator[pa.Table]:
     """What leads from left to right, as batches of `streams.rows.DELTAS`, in order: rows on one side only, or unequal
-    in `columns` (by default: whose content changed).
+    in `columns` (by default: whose content changed), of the paths from `start` on and before `stop`.
     """
     lefts, rights = trees.metarange(left), trees.metarange(right)
     if lefts.id == rights.id:
         return
-
-    yield from _compared(trees, _regions(_only_in(lefts, rights), _only_in(rights, lefts)), columns)
+    sides = (_inside(_only_in(one, other), start, stop) for one, other in ((lefts, rights), (rights, lefts)))
+    for deltas in _compared(trees, _regions(*sides), columns):
+        paths = only_chunk(deltas["path"])
+        low = lower_bound(paths, start)
+        high = len(paths) if stop is None else lower_bound(paths, stop, low)
+        if low < high:
+            yield deltas.slice(low, high - low)
 
 
 def differs(trees: Trees, left: FileName, right: FileName, prefix: str) -> bool:
     """Whether the content of anything under `prefix` differs. Only ranges that may hold such paths are opened."""
-    end = after_prefix(prefix)
-    ones, others = trees.metarange(left), trees.metarange(right)
+    return next(diff(trees, left, right, IDENTITY, prefix, after_prefix(prefix)), None) is not None
 
-    def inside(infos: list[RangeInfo]) -> list[RangeInfo]:
-        return [info for info in infos if info.max >= prefix and (end is None or info.min < end)]
 
-    regions = _regions(inside(_only_in(ones, others)), inside(_only_in(others, ones)))
-    for deltas in _compared(trees, regions, IDENTITY):
-        found = within(only_chunk(deltas["path"]), prefix)
-        if found.start < found.stop:
-            return True
-    return False
+def _inside(infos: list[RangeInfo], start: str, stop: str | None) -> list[RangeInfo]:
+    return [info for info in infos if info.max >= start and (stop is None or info.min < stop)]
 
 
 class _Region(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from esker.model import Entry, FileName
+from esker.model import Entry, FileName, Table
 from esker.streams.entries import IDENTITY
 from esker.streams.listing import Sorted
 from esker.streams.rows import Changes
@@ -28,14 +28,23 @@ class Past(Protocol):
     def build(self, batches: Iterable[pa.Table]) -> FileName: ...
     def apply(self, tree: FileName, changes: Changes) -> FileName: ...
     def preview(self, tree: FileName, changes: Changes, columns: Sequence[str] = IDENTITY) -> Iterator[pa.Table]: ...
-    def diff(self, left: FileName, right: FileName) -> Iterator[pa.Table]: ...
+    def diff(
+        self,
+        left: FileName,
+        right: FileName,
+        columns: Sequence[str] = IDENTITY,
+        start: str = "",
+        stop: str | None = None,
+    ) -> Iterator[pa.Table]: ...
     def differs(self, left: FileName, right: FileName, prefix: str) -> bool: ...
     def merge(
         self, base: FileName, source: FileName, dest: FileName, strategy: Strategy, memo: Memo | None = None
     ) -> Merged: ...
-    def write_layer(self, changes: pa.Table) -> FileName: ...
-    def read_layer(self, name: FileName) -> pa.Table: ...
+    def size(self, tree: FileName) -> int: ...
+    def write_layer(self, changes: pa.Table, where: str) -> Table: ...
+    def read_layers(self, names: Sequence[FileName]) -> list[pa.Table]: ...
     def delete_layer(self, name: FileName) -> None: ...
+    def delete_tree(self, name: FileName, kept: Sequence[FileName]) -> None: ...
 
 
 class StoredPast:
@@ -65,8 +74,15 @@ class StoredPast:
     def preview(self, tree: FileName, changes: Changes, columns: Sequence[str] = IDENTITY) -> Iterator[pa.Table]:
         return rewrite.preview(self.trees, tree, changes, columns)
 
-    def diff(self, left: FileName, right: FileName) -> Iterator[pa.Table]:
-        return diff.diff(self.trees, left, right)
+    def diff(
+        self,
+        left: FileName,
+        right: FileName,
+        columns: Sequence[str] = IDENTITY,
+        start: str = "",
+        stop: str | None = None,
+    ) -> Iterator[pa.Table]:
+        return diff.diff(self.trees, left, right, columns, start, stop)
 
     def differs(self, left: FileName, right: FileName, prefix: str) -> bool:
         return diff.differs(self.trees, left, right, prefix)
@@ -76,11 +92,18 @@ class StoredPast:
     ) -> Merged:
         return merge.merge(self.trees, base, source, dest, strategy, memo)
 
-    def write_layer(self, changes: pa.Table) -> FileName:
-        return self.trees.write_layer(changes)
+    def size(self, tree: FileName) -> int:
+        """How many entries it has."""
+        return self.trees.metarange(tree).count
 
-    def read_layer(self, name: FileName) -> pa.Table:
-        return self.trees.layer(name)
+    def write_layer(self, changes: pa.Table, where: str) -> Table:
+        return self.trees.write_layer(changes, where)
+
+    def read_layers(self, names: Sequence[FileName]) -> list[pa.Table]:
+        return self.trees.read_layers(names)
 
     def delete_layer(self, name: FileName) -> None:
         self.trees.delete_layer(name)
+
+    def delete_tree(self, name: FileName, kept: Sequence[FileName]) -> None:
+        self.trees.delete_tree(name, kept)

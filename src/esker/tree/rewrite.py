@@ -21,7 +21,8 @@ import pyarrow as pa
 from esker.model import FileName
 from esker.streams.arrays import Bools, after_prefix, lower_bound, only_chunk
 from esker.streams.entries import CHANGES, IDENTITY, NO_CHANGES, NO_ENTRIES, check
-from esker.streams.rows import Changes, Feed, compare, minimal, outside, overlay
+from esker.streams.prefixes import minimal
+from esker.streams.rows import Changes, Feed, compare, outside, overlay
 from esker.tree.trees import Metarange, RangeInfo, Trees
 from esker.tree.writer import Writer
 

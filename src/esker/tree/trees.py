@@ -2,6 +2,7 @@
 
     _esker/metaranges/<name>    one row a range
     _esker/ranges/<name>        the entries
+    _esker/staging/<name>.sst   staged changes; the name has a branch and a level: `main/L1/<digest>-...`
 
 Files are immutable and named by content and nonce, so the cache never asks whether it is stale. Every file is verified
 by the checksum in its name; a damaged copy on the local disk is fetched once more.
@@ -18,11 +19,12 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from esker.errors import CorruptError, Kind
 from esker.format import files
 from esker.format.names import digest, digest_of, fresh_name
-from esker.model import Digest, Entry, FileName
+from esker.model import Digest, Entry, FileName, Table
 from esker.stores.blob import BlobStore
 from esker.stores.cache import MemoryCache
 from esker.streams.arrays import integers, only_chunk, text_buffers
@@ -152,6 +154,8 @@ class TreeCounts:
     ranges_written: int = 0
     metaranges_read: int = 0
     metaranges_written: int = 0
+    layers_read: int = 0
+    layers_written: int = 0
 
     def __add__(self, other: "TreeCounts") -> "TreeCounts":
         return TreeCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -283,24 +287,60 @@ class Trees:
             self._cache.get_or_load(name, lambda: (meta, meta.nbytes))  # who writes a tree mostly reads it next
         return name
 
-    def write_layer(self, changes: pa.Table) -> FileName:
-        """Store staged changes as a file of their own."""
+    def write_layer(self, changes: pa.Table, where: str) -> Table:
+        """Store staged changes as a file of their own, for the branch and level of `where`."""
         at = changes.schema.get_field_index("tombstone")
         numbers = changes.set_column(at, "tombstone", changes["tombstone"].cast(pa.int64()))
-        return self._write(files.LAYER, digest("layer", numbers.combine_chunks()), changes)
+        content = digest("layer", numbers.combine_chunks())
+        data = memoryview(files.encode(files.LAYER, changes, {"esker.id": content}))
+        name = FileName(f"{where}/{fresh_name(content, data, self._world)}")
+        self._blobs.put(_sstable(name), data)
+        self._count(layers_written=1)
+        self._cache.get_or_load(name, lambda: (changes, 1 + changes.nbytes))  # a branch is read where it is written
+        paths = only_chunk(changes["path"])
+        return Table(
+            file=name,
+            min=paths[0].as_py(),
+            max=paths[-1].as_py(),
+            count=len(paths),
+            tombstones=pc.sum(changes["tombstone"]).as_py(),
+            bytes=len(data),
+        )
 
-    def layer(self, name: FileName) -> pa.Table:
-        """The staged changes in a file, through the cache."""
-
-        def load() -> tuple[pa.Table, int]:
-            table = self._read(files.LAYER, name)
-            return table, 1 + table.nbytes
-
-        return self._cache.get_or_load(name, load)
+    def read_layers(self, names: Sequence[FileName]) -> list[pa.Table]:
+        """The staged changes in these files, through the cache; what is not there is read at once."""
+        if len(names) == 1:
+            return [self._layer(names[0])]
+        return list(self._pool.map(self._layer, names))
 
     def delete_layer(self, name: FileName) -> None:
         """Take a layer's file away: nothing names it any more."""
-        self._blobs.delete([_blob(files.LAYER, name)])
+        self._cache.drop(name)
+        self._blobs.delete([_sstable(name)])
+
+    def delete_tree(self, name: FileName, kept: Sequence[FileName]) -> None:
+        """Take a tree's files away, but those that the `kept` trees have. Nothing if one of these is not there."""
+        try:
+            metas = [self.metarange(tree) for tree in kept]
+            gone = self.metarange(name)
+        except CorruptError as error:
+            if error.kind is Kind.MISSING_FILE:
+                return  # what was to be kept of it, nobody knows: the garbage collector will
+            raise
+        used = {file for meta in metas for file in meta.table["name"].to_pylist()}
+        unused = [file for file in gone.table["name"].to_pylist() if file not in used]
+        self._blobs.delete([_blob(files.RANGE, FileName(file)) for file in unused])
+        if name not in kept:
+            self._cache.drop(name)
+            self._blobs.delete([_blob(files.METARANGE, name)])
+
+    def _layer(self, name: FileName) -> pa.Table:
+        def load() -> tuple[pa.Table, int]:
+            table = self._decoded(files.LAYER, name, _sstable(name))
+            self._count(layers_read=1)
+            return table, 1 + table.nbytes
+
+        return self._cache.get_or_load(name, load)
 
     def _write_range(
         self, pieces: list[pa.Table], known: Callable[[Digest, str], FileName | None], remember: bool
@@ -329,7 +369,9 @@ class Trees:
         return name
 
     def _read(self, shape: files.Shape, name: FileName) -> pa.Table:
-        blob = _blob(shape, name)
+        return self._decoded(shape, name, _blob(shape, name))
+
+    def _decoded(self, shape: files.Shape, name: FileName, blob: str) -> pa.Table:
         data = self._blobs.get(blob)
         if data is None:
             raise CorruptError(Kind.MISSING_FILE, f"{blob} is missing from {self._blobs.url}, though a tree names it")
@@ -344,6 +386,10 @@ class Trees:
         with self._counting:
             for name, n in counted.items():
                 setattr(self._counts, name, getattr(self._counts, name) + n)
+
+
+def _sstable(name: FileName) -> str:
+    return f"_esker/staging/{name}.sst"
 
 
 def _blob(shape: files.Shape, name: FileName) -> str:

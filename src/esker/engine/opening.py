@@ -1,0 +1,77 @@
+"""Opening a lake by URL: the stores, what its processes share of them, and giving all of it back."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from esker.engine import repositories
+from esker.engine.lake import Lake
+from esker.errors import InvalidError, Kind
+from esker.model import Repository
+from esker.settings import DEFAULTS, Settings
+from esker.stores.blob import BlobStore
+from esker.stores.blob_memory import MemoryBlobs
+from esker.stores.cache import MemoryCache
+from esker.stores.open_blobs import open_blobs
+from esker.stores.open_kv import open_kv, sqlite_url
+from esker.tree.past import StoredPast
+from esker.tree.trees import Cached, Trees
+from esker.world import REAL, World
+
+_DATABASE: Final = "esker.db"
+
+
+class Opened(NamedTuple):
+    lake: Lake
+    close: Callable[[], None]
+    """Gives back connections and threads. The lake is not used after."""
+
+
+def directory_of(url: str) -> Path | None:
+    """Where the lake lies, if it is in a directory of this machine."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or (scheme == "file" and not rest.startswith("/")):
+        raise InvalidError(
+            Kind.INVALID_URL,
+            f"{url!r} is no URL of a lake: write file:///absolute/directory, s3://bucket/prefix or memory://",
+        )
+    return Path(unquote(urlsplit(url).path)) if scheme == "file" else None
+
+
+def database_of(url: str) -> str:
+    """The URL of the key-value store that a lake keeps by itself. InvalidError if it has no place for one."""
+    directory = directory_of(url)
+    if directory is not None:
+        return sqlite_url(directory / _DATABASE)
+    if url.startswith("memory:"):
+        return "memory://"
+    raise InvalidError(
+        Kind.INVALID_ARGUMENT,
+        f"{url} has no place for refs: name a key-value store, such as kv='postgresql://...' or "
+        "kv='sqlite:///path/refs.db'",
+    )
+
+
+def open_stores(url: str, *, kv: str | None = None, settings: Settings = DEFAULTS, world: World = REAL) -> Opened:
+    """The lake whose repositories lie below `url`, with its refs in the store at `kv`, or in its own."""
+    directory_of(url)
+    store = open_kv(kv or database_of(url), world)
+    pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="esker")
+    cache: MemoryCache[str, Cached] = MemoryCache(settings.cache_bytes)
+
+    def open_past(repo: Repository) -> StoredPast:
+        blobs = lake.blobs(repo)
+        return StoredPast(Trees(blobs, repositories.cutting_of(repo), cache=cache, pool=pool, world=world))
+
+    def close() -> None:
+        pool.shutdown()
+        store.close()
+
+    lake = Lake(kv=store, open_past=open_past, open_blobs=_open_blobs, settings=settings, world=world)
+    return Opened(lake, close)
+
+
+def _open_blobs(url: str) -> BlobStore:
+    return MemoryBlobs() if url.startswith("memory://") else open_blobs(url)
