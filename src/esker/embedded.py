@@ -12,17 +12,16 @@ open one lake. What a method raises, and when, is told by the verb behind it in 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final, Self
-from urllib.parse import unquote, urlsplit
+from typing import BinaryIO, Self
 
 from esker.engine import (
     branches,
     changes,
     cleaning,
     commit,
+    compaction,
     entries,
     log,
     merge,
@@ -30,28 +29,25 @@ from esker.engine import (
     protection,
     refs,
     repositories,
+    stashes,
 )
 from esker.engine import reset as resets
+from esker.engine.background import Background
+from esker.engine.branches import LayerInfo
 from esker.engine.changes import Change, ChangePage
 from esker.engine.commit import NO_METADATA
 from esker.engine.lake import Lake as Engine
+from esker.engine.opening import open_stores
+from esker.engine.policy import Compaction
 from esker.engine.protection import Rule
 from esker.errors import InvalidError, Kind, NotFoundError
-from esker.model import Commit, CommitID, Entry, Repository
+from esker.model import Commit, CommitID, Entry, Repository, Stash
 from esker.refs import tags
 from esker.settings import DEFAULTS, Settings
-from esker.stores.blob import CHUNK_BYTES, BlobStore
-from esker.stores.blob_memory import MemoryBlobs
-from esker.stores.cache import MemoryCache
-from esker.stores.open_blobs import open_blobs
-from esker.stores.open_kv import open_kv, sqlite_url
+from esker.stores.blob import CHUNK_BYTES
 from esker.streams.listing import PAGE_MAX, Page
 from esker.tree.merge import Strategy
-from esker.tree.past import StoredPast
-from esker.tree.trees import Cached, Trees
 from esker.world import REAL, World
-
-_DATABASE: Final = "esker.db"
 
 
 def open_lake(url: str, *, kv: str | None = None, settings: Settings = DEFAULTS, world: World = REAL) -> "Lake":
@@ -61,36 +57,17 @@ def open_lake(url: str, *, kv: str | None = None, settings: Settings = DEFAULTS,
     `dynamodb://table?region=...`. A lake in a local directory keeps its own there; in memory, too. All who open a lake
     must name the same.
     """
-    scheme, separator, rest = url.partition("://")
-    if not separator or (scheme == "file" and not rest.startswith("/")):
-        raise InvalidError(
-            Kind.INVALID_URL,
-            f"{url!r} is no URL of a lake: write file:///absolute/directory, s3://bucket/prefix or memory://",
-        )
-    if kv is None:
-        if scheme == "file":
-            kv = sqlite_url(Path(unquote(urlsplit(url).path)) / _DATABASE)
-        elif scheme == "memory":
-            kv = "memory://"
-        else:
-            raise InvalidError(
-                Kind.INVALID_ARGUMENT,
-                f"{url} has no place for refs: name a key-value store, such as kv='postgresql://...' or "
-                "kv='sqlite:///path/refs.db'",
-            )
     return Lake(url, kv, settings, world)
 
 
 class Lake:
     """Repositories in one place. A context manager: closing gives back connections and threads."""
 
-    def __init__(self, url: str, kv: str, settings: Settings, world: World) -> None:
+    def __init__(self, url: str, kv: str | None, settings: Settings, world: World) -> None:
         self.url = url
-        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="esker")
-        self._cache: MemoryCache[str, Cached] = MemoryCache(settings.cache_bytes)
-        self.engine = Engine(
-            kv=open_kv(kv, world), open_past=self._open_past, open_blobs=_open_blobs, settings=settings, world=world
-        )
+        self.engine, self._close = open_stores(url, kv=kv, settings=settings, world=world)
+        self._background = Background(self.engine)
+        self._background.start()
 
     def create_repository(
         self,
@@ -121,8 +98,8 @@ class Lake:
         repositories.delete(self.engine, name)
 
     def close(self) -> None:
-        self._pool.shutdown()
-        self.engine.kv.close()
+        self._background.stop()
+        self._close()
 
     def __enter__(self) -> Self:
         return self
@@ -131,11 +108,6 @@ class Lake:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _open_past(self, repo: Repository) -> StoredPast:
-        blobs = self.engine.blobs(repo)
-        cutting = repositories.cutting_of(repo)
-        return StoredPast(Trees(blobs, cutting, cache=self._cache, pool=self._pool, world=self.engine.world))
 
 
 class Repo:
@@ -341,6 +313,33 @@ class Branch(Ref):
         else:
             resets.reset_path(self.engine, self._repo, self.name, path)
 
+    def layers(self) -> list[LayerInfo]:
+        """What is staged, as a reader goes through it, top first: nothing, of a clean branch."""
+        return branches.layers(self.engine, self._repo, self.name)
+
+    def compact(self, *, major: bool = True) -> bool:
+        """Fold what is staged, so that reading costs what reading a clean branch does: whether there was anything to
+        fold. It also happens by itself. With `major=False`, small tables become few, and the tree is not rewritten."""
+        how = Compaction.MAJOR if major else Compaction.MINOR
+        return compaction.compact(self.engine, self._repo, self.name, how, force=True)
+
+    def stash(self, name: str) -> None:
+        """Set aside all that is staged, under a name."""
+        stashes.stash(self.engine, self._repo, self.name, name)
+
+    def pop(self, name: str, *, strategy: Strategy | str = Strategy.NONE) -> None:
+        """Lay a stash on top of what is there. After commits since, it is merged: ConflictError names the paths that
+        both changed."""
+        stashes.pop(self.engine, self._repo, self.name, name, strategy=_strategy(strategy))
+
+    def stashes(self) -> dict[str, Stash]:
+        """What was set aside, by name."""
+        return stashes.every(self.engine, self._repo, self.name)
+
+    def drop_stash(self, name: str) -> None:
+        """Forget a stash, and what is in it."""
+        stashes.drop(self.engine, self._repo, self.name, name)
+
     def move(self, ref: str) -> None:
         """Point the branch at any commit. Refused if anything is staged."""
         merge.move(self.engine, self._repo, self.name, ref)
@@ -419,7 +418,3 @@ def _all(page: Callable[[str], ChangePage]) -> Iterator[Change]:
         found = page(after)
         yield from found.items
         after = found.next
-
-
-def _open_blobs(url: str) -> BlobStore:
-    return MemoryBlobs() if url.startswith("memory://") else open_blobs(url)

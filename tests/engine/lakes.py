@@ -209,9 +209,9 @@ def assert_nothing_leaked(setup: Setup) -> None:
     cleaner.run()
     records = [record for _, record in lake.branches(repo).page("", 1000, deleted=True)]
     layers = [layer for record in records for layer in (*record.layers, record.open_layer)]
+    layers += [layer for record in records for stash in record.stashes.values() for layer in stash.layers]
     assert staged_partitions(kv) <= {f"staging/{layer.token}" for layer in layers if layer.token}
-    stashed = [layer for record in records for stash in record.stashes.values() for layer in stash.layers]
-    files = {file for layer in (*layers, *stashed) for file in layer.files}
+    files = {file for layer in layers for file in layer.files}
     assert {info.name for info in blobs.list("_esker/staging/")} == {f"_esker/staging/{file}.sst" for file in files}
     assert {item.key.decode() for item in kv.scan(f"filters/{repo.uid}", limit=SCAN_LIMIT_MAX)} <= files
     assert not any(record.deleted for record in records), "a tombstone goes when nothing is left of it"

@@ -16,19 +16,21 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from esker.engine import branches, changes, commit, entries, log, merge, refs, reset
+from esker.engine import branches, changes, commit, compaction, entries, layers, log, merge, refs, reset, stashes
 from esker.engine.changes import ChangeKind
 from esker.engine.cleaning import Cleaner
+from esker.engine.policy import Compaction
 from esker.errors import ConflictError, EskerError, Kind
 from esker.format.names import digest_of
 from esker.model import CommitID, Entry
 from esker.refs import tags
 from esker.settings import Settings
-from esker.staging import stack
+from esker.staging import stack, tables
 from esker.stores.blob_memory import MemoryBlobs
 from esker.stores.kv import KVStore
 from esker.stores.kv_memory import MemoryKV
-from esker.streams.entries import table_of
+from esker.streams.entries import changes_of, table_of
+from esker.streams.rows import Changes
 from esker.tree.cutting import Cutting
 from esker.tree.merge import Strategy
 from tests.engine.lakes import (
@@ -70,6 +72,8 @@ class ModelCommit:
 class ModelBranch:
     head: CommitID
     shows: Shown
+    stashes: Mapping[str, tuple[CommitID, Shown]] = field(default_factory=dict)
+    """The commit that each was made at, and what the branch showed."""
 
 
 @dataclass
@@ -170,6 +174,9 @@ class Machine(RuleBasedStateMachine):
     options: ClassVar[Settings] = AT_ONCE
     cutting: ClassVar[Cutting] = Cutting()
     window_rows: ClassVar[int] = 256
+    table_rows: ClassVar[int] = 2
+    compacts: ClassVar[bool] = False
+    """After every write."""
 
     @staticmethod
     def open_kv() -> KVStore:
@@ -179,6 +186,10 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(stack, "WINDOW_ROWS", self.window_rows)
+        for module in (tables, compaction):
+            self.patch.setattr(module, "ROWS", self.table_rows)
+            self.patch.setattr(module, "TABLES_MAX", 3)
+        self.patch.setattr(layers, "DELETES_MAX", 1)
         self.setup = new_setup(self.open_kv(), MemoryBlobs(), self.options, Clock(), self.cutting)
         self.lake, self.repo = self.setup.lake, self.setup.repo
         self.cleaner = Cleaner(self.lake, self.repo)
@@ -207,10 +218,13 @@ class Machine(RuleBasedStateMachine):
 
     def land(self, branch: str, made: CommitID, tree: Shown, *others: CommitID) -> None:
         self.adopt(made, tree, (self.model.branches[branch].head, *others))
-        self.model.branches[branch] = ModelBranch(made, dict(tree))
+        self.model.branches[branch] = replace(self.model.branches[branch], head=made, shows=dict(tree))
 
     def change(self, branch: str, shows: Shown) -> None:
         self.model.branches[branch] = replace(self.model.branches[branch], shows=shows)
+        if self.compacts:
+            how = Compaction.MAJOR if len(shows) % 3 == 0 else Compaction.MINOR
+            compaction.compact(self.lake, self.repo, branch, how)
 
     def fails(self, call: Callable[[], object], *kinds: Kind | None | bool) -> bool:
         """Whether the first of `kinds` that is one says that the call must fail; it then did, and changed nothing."""
@@ -465,7 +479,85 @@ class Machine(RuleBasedStateMachine):
         ):
             assert not isinstance(found, Kind)
             call()
-            self.model.branches[branch] = ModelBranch(found[0], dict(self.model.commits[found[0]].tree))
+            tree = dict(self.model.commits[found[0]].tree)
+            self.model.branches[branch] = replace(self.model.branches[branch], head=found[0], shows=tree)
+
+    # ------------------------------------------------------------------ layers
+
+    @rule(
+        branch=some_branch, new=st.lists(some_entry, max_size=5), gone=st.lists(some_path), under=st.lists(some_prefix)
+    )
+    def append(self, branch: str, new: list[Entry], gone: list[str], under: list[str]) -> None:
+        rows = changes_of(new, gone)
+        call = partial(layers.append, self.lake, self.repo, branch, Changes(rows, tuple(under)))
+        if not self.fails(call, self.missing(branch)):
+            call()
+            shows = {p: e for p, e in self.model.branches[branch].shows.items() if not p.startswith(tuple(under))}
+            shows = {p: e for p, e in shows.items() if p not in gone}
+            self.change(branch, shows | {one.path: one for one in new})
+
+    @rule(branch=some_branch, how=st.sampled_from(Compaction), force=st.booleans())
+    def compact(self, branch: str, how: Compaction, force: bool) -> None:
+        call = partial(compaction.compact, self.lake, self.repo, branch, how, force=force)
+        if not self.fails(call, self.missing(branch)):
+            call()
+            record = self.lake.branches(self.repo).get(branch)
+            assert record.claim is None, "there is nobody else"
+            assert not record.dirty
+            assert not record.sealed
+            assert record.l2 is None or how is Compaction.MINOR
+
+    @rule(branch=some_branch, name=st.sampled_from(["s", "t"]))
+    def stash(self, branch: str, name: str) -> None:
+        call = partial(stashes.stash, self.lake, self.repo, branch, name)
+        if self.fails(call, self.missing(branch)):
+            return
+        model = self.model.branches[branch]
+        if self.lake.branches(self.repo).get(branch).clean:
+            assert self.fails(call, Kind.NO_CHANGES)
+        elif not self.fails(call, Kind.STASH_EXISTS if name in model.stashes else None):
+            call()
+            kept = {**model.stashes, name: (model.head, model.shows)}
+            self.model.branches[branch] = replace(model, shows=dict(self.model.tree(branch)), stashes=kept)
+            assert self.lake.branches(self.repo).get(branch).clean
+
+    @rule(branch=some_branch, name=st.sampled_from(["s", "t"]), strategy=st.sampled_from(Strategy))
+    def pop(self, branch: str, name: str, strategy: Strategy) -> None:
+        call = partial(stashes.pop, self.lake, self.repo, branch, name, strategy=strategy)
+        missing = branch in self.model.branches and name not in self.model.branches[branch].stashes
+        if self.fails(call, self.missing(branch), Kind.STASH_NOT_FOUND if missing else None):
+            return
+        model = self.model.branches[branch]
+        at, stashed = model.stashes[name]
+        base = self.model.commits[at].tree
+        if at == model.head:
+            call()
+            shows = shown(self.lake, self.repo, branch)
+            for path in {*base, *stashed, *model.shows, *shows}:
+                here, there = model.shows.get(path), stashed.get(path)
+                # Where it undid what it had done, it may lie on top of what was done since, or not.
+                either = there == base.get(path) and here != base.get(path)
+                assert shows.get(path) in ((there, here) if either else (there,))
+        else:
+            shows, conflicts = merged(base, stashed, model.shows, strategy)
+            if conflicts:
+                with pytest.raises(ConflictError) as caught:
+                    call()
+                assert caught.value.paths == conflicts
+                return
+            call()
+        left = {other: kept for other, kept in model.stashes.items() if other != name}
+        self.model.branches[branch] = replace(model, shows=shows, stashes=left)
+
+    @rule(branch=some_branch, name=st.sampled_from(["s", "t"]))
+    def drop_stash(self, branch: str, name: str) -> None:
+        call = partial(stashes.drop, self.lake, self.repo, branch, name)
+        missing = branch in self.model.branches and name not in self.model.branches[branch].stashes
+        if not self.fails(call, self.missing(branch), Kind.STASH_NOT_FOUND if missing else None):
+            call()
+            model = self.model.branches[branch]
+            left = {other: kept for other, kept in model.stashes.items() if other != name}
+            self.model.branches[branch] = replace(model, stashes=left)
 
     # ------------------------------------------------------------------ behind the scenes
 
@@ -652,6 +744,14 @@ class NoDirtyReads(Machine):
     window_rows = 1
 
 
+class CompactedAtEveryWrite(Machine):
+    """What lies in which level makes no difference."""
+
+    cutting = Cutting(entries_mean=2, entries_max=3, bytes_max=1 << 20)
+    window_rows = 2
+    compacts = True
+
+
 class NoGuards(Machine):
     """As on DynamoDB."""
 
@@ -683,5 +783,6 @@ def _case(machine: type[Machine], examples: int) -> Any:
 TestDefault = _case(Machine, 120)
 TestTinyRangesNoCache = _case(TinyRangesNoCache, 20)
 TestNoDirtyReads = _case(NoDirtyReads, 70)
+TestCompactedAtEveryWrite = _case(CompactedAtEveryWrite, 70)
 TestNoGuards = _case(NoGuards, 70)
 TestNothingIsCleaned = _case(NothingIsCleaned, 60)

@@ -26,10 +26,7 @@ class Background:
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="esker-background", daemon=True)
 
-    def start(self, *, look: bool) -> None:
-        """Begin; with `look`, by looking at every branch: a former process may have left some that need it."""
-        if look:
-            look_at_all(self._lake)
+    def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
@@ -47,7 +44,7 @@ class Background:
 
 
 def look_at_all(lake: Lake) -> None:
-    """Have the Sensor look at every branch on which anything is staged."""
+    """Have the Sensor look at every branch on which anything is staged: a former process may have left some."""
     for repo in repositories.every(lake):
         for name, record in lake.branches(repo).page("", 1000):
             if not record.clean:

@@ -86,9 +86,6 @@ def levelled(lake: Lake, repo: Repository, where: str, over: Changes, l2: Layer 
         older = pa.concat_tables([NO_CHANGES, *(tables.rows(table) for table in run)]).combine_chunks()
         folded = Changes(rows, over.deletes).over(Changes(older)).rows
         kept += tables.write(folded, where) if folded.num_rows else ()
-    if len(kept) > 2 * TABLES_MAX:
-        whole = pa.concat_tables([tables.rows(table) for table in kept]).combine_chunks()
-        kept = list(tables.write(whole, where))
     described = layers.write(lake, repo, where, Changes(NO_CHANGES, minimal(deletes)))
     return Layer(
         id=described.id,
@@ -101,9 +98,12 @@ def levelled(lake: Lake, repo: Repository, where: str, over: Changes, l2: Layer 
 
 def _runs(over: Changes, under: tuple[Table, ...]) -> Iterator[tuple[tuple[Table, ...], pa.Table]]:
     """Each table of a level with the rows that belong to it: up to its last path, behind the one before. Rows behind
-    the last table belong to it while it is small, and else to none."""
+    the last table belong to it while it is small, and else to none. A level of too many tables goes as one."""
     paths = only_chunk(over.rows["path"])
     ends = [lower_bound(paths, table.max + "\0") for table in under]  # no text lies between a path and it with NUL
+    if len(under) > TABLES_MAX:
+        yield under, over.rows
+        return
     starts = [0, *ends]
     if under and under[-1].count < ROWS // 2:
         ends[-1] = len(paths)

@@ -30,6 +30,7 @@ DELETES_MAX: Final = 32
 
 def append(lake: Lake, repo: Repository, branch: str, changes: Changes) -> Branch:
     """Lay changes on top of everything that was acknowledged before: the record installed, or a later one."""
+    lake.branches(repo).get(branch)  # before anything is uploaded
     layer = write(lake, repo, f"{branch}/L1", changes)
     return lay(lake, repo, branch, layer)
 
