@@ -19,7 +19,7 @@ from typing import Final
 from esker.engine import cleaning, protection
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
-from esker.errors import ContentionError, EskerError, InvalidError, Kind
+from esker.errors import ContentionError, EskerError, ForbiddenError, InvalidError, Kind
 from esker.format.names import digest_of
 from esker.model import Claim, Commit, CommitID, FileName, LayerID, Repository
 from esker.refs import commits
@@ -49,6 +49,10 @@ def commit(
     claim = Claim(id=lake.world.token(_NONCE_BYTES), started_ms=lake.world.now_ms())
     started = branches.update(branch, lambda record: record.claimed(claim, branches.fresh_token()))
     assert started is not None
+    if started.layers_only:
+        raise ForbiddenError(
+            Kind.LAYERS_ONLY, f"branch {branch!r} of {repo.name!r} is that of a transaction: publish or abort it"
+        )
     ours = {layer.id for layer in started.sealed}
     record = started
     for _ in range(_TRIES_MAX):

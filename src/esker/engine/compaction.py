@@ -55,7 +55,8 @@ def compact(lake: Lake, repo: Repository, branch: str, how: Compaction, *, force
         if seen is None or seen.claim is None or seen.claim.id != claim.id:
             return False
         basis = seen.basis()
-        return (_minor if how is Compaction.MINOR else _major)(lake, repo, branch, basis, claim)
+        minor = how is Compaction.MINOR or seen.layers_only
+        return (_minor if minor else _major)(lake, repo, branch, basis, claim)
 
 
 def _minor(lake: Lake, repo: Repository, branch: str, basis: Basis, claim: Claim) -> bool:

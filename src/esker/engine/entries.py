@@ -1,6 +1,6 @@
 """Entries on a branch or ref: get, list, put, delete.
 
-A put through the key-value store:
+A put, where single writes do not go through the memstore:
 
     1. look     at the branch, unless a put of this process just did: which token is open, and is it dirty?
     2. mark     it dirty, if it is not: one swap for each token, before anything is written to it
@@ -12,9 +12,10 @@ looks whether the token still is the open one; until such a write is acknowledge
 again (docs/consistency.md).
 """
 
+from collections.abc import Iterable
 from typing import Final
 
-from esker.engine import layers, protection, sensor
+from esker.engine import layers, memstore, pressure, protection, sensor
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
 from esker.engine.snapshots import Snapshot, entry_at, has_layers, is_late, present, read
@@ -31,11 +32,14 @@ from esker.refs.records import Branch
 from esker.staging import tokens
 from esker.staging.stack import View
 from esker.stores.kv import ANYTHING, SCAN_LIMIT_MAX, Anything, Guarded, Version
-from esker.streams.entries import NO_CHANGES, PATH_BYTES_MAX
+from esker.streams.entries import NO_CHANGES, PATH_BYTES_MAX, changes_of
 from esker.streams.listing import PAGE_MAX, Page, Sorted, page
 from esker.streams.rows import Changes
 
 _TRIES_MAX: Final = 100
+
+_FEW: Final = 32
+"""Writes that go into the key-value store one by one: a layer costs about as much, and each read looks into it."""
 
 _OPEN_TOKENS_MAX: Final = 10_000
 """Branches whose open token is remembered. A branch that is not costs one read more for its next write."""
@@ -87,6 +91,12 @@ def put(lake: Lake, repo: Repository, branch: str, entry: Entry, *, if_absent: b
     """Stage an entry. With `if_absent`, PreconditionError if the path is there: of several such puts, one wins."""
     check_entry(entry)
     protection.check(lake, repo, branch, Action.STAGING_WRITE)
+    if memstore.is_on(lake, repo):
+        if not if_absent:
+            memstore.write(lake, repo, branch, {entry.path: entry})
+        elif not memstore.put_if_absent(lake, repo, branch, entry):
+            raise layers.already_there(repo, branch, entry.path)
+        return
     value = tokens.encode(entry)
     if not if_absent:
         _stage(lake, repo, branch, entry.path, value)
@@ -101,14 +111,46 @@ def delete(lake: Lake, repo: Repository, branch: str, path: str) -> None:
     """Stage that `path` is deleted. Deleting what is not there is no error."""
     check_path(path)
     protection.check(lake, repo, branch, Action.STAGING_WRITE)
-    _stage(lake, repo, branch, path, tokens.TOMBSTONE)
+    if memstore.is_on(lake, repo):
+        memstore.write(lake, repo, branch, {path: None})
+    else:
+        _stage(lake, repo, branch, path, tokens.TOMBSTONE)
+
+
+def write_many(
+    lake: Lake, repo: Repository, branch: str, puts: Iterable[Entry] = (), deletes: Iterable[str] = ()
+) -> None:
+    """Stage many entries and deletions, with few swaps. A path both put and deleted is put; of several entries with one
+    path, the last. If this fails, a part of them may be staged (of more than a few, all or nothing)."""
+    writes: dict[str, Entry | None] = dict.fromkeys(deletes)
+    for path in writes:
+        check_path(path)
+    for entry in puts:
+        check_entry(entry)
+        writes[entry.path] = entry
+    protection.check(lake, repo, branch, Action.STAGING_WRITE)
+    if not writes:
+        return
+    if len(writes) <= memstore.ENTRIES_MAX and memstore.is_on(lake, repo):
+        memstore.write(lake, repo, branch, writes)
+    elif len(writes) > _FEW:
+        pressure.make_room(lake, repo, branch)
+        gone = [path for path, entry in writes.items() if entry is None]
+        changes = Changes(changes_of([entry for entry in writes.values() if entry is not None], gone))
+        layers.append(lake, repo, branch, changes)
+    else:
+        for path, some in writes.items():
+            _stage(lake, repo, branch, path, tokens.encode(some))
 
 
 def delete_prefix(lake: Lake, repo: Repository, branch: str, prefix: str) -> None:
     """Stage that everything under `prefix` is deleted: one record, however much there is."""
     check_prefix(prefix)
     protection.check(lake, repo, branch, Action.STAGING_WRITE)
-    layers.append(lake, repo, branch, Changes(NO_CHANGES, (prefix,)))
+    if memstore.is_on(lake, repo):
+        memstore.delete_prefix(lake, repo, branch, prefix)
+    else:
+        layers.append(lake, repo, branch, Changes(NO_CHANGES, (prefix,)))
 
 
 def check_path(path: str) -> None:

@@ -35,6 +35,8 @@ class Lake:
     """Of branches that were written to: for `engine.entries`."""
     lines: dict[tuple[str, str], Any] = field(default_factory=dict)
     """For `engine.landing`."""
+    memstores: dict[tuple[str, str], Any] = field(default_factory=dict)
+    """For `engine.memstore`."""
     claims: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
     """The claim last seen on a branch, and when first: for `engine.compaction`."""
     sensors: dict[str, Any] = field(default_factory=dict)

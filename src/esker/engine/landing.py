@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from esker.engine.commit import drop, fold
 from esker.engine.lake import Lake
@@ -30,13 +30,21 @@ _TRIES_MAX: Final = 60
 _BATCH_MAX: Final = 64
 _PAUSE_MAX_S: Final = 0.1
 
-Make = Callable[[CommitID], CommitID]
+
+class Already(NamedTuple):
+    """What was to be landed is among the commits below the head."""
+
+    commit: CommitID
+
+
+Make = Callable[[CommitID], CommitID | Already]
 """From a head, the commit that is to follow it. May be called several times, and each time costs less."""
 
 
 class _Request:
-    def __init__(self, lake: Lake, make: Make, expected: CommitID | None) -> None:
+    def __init__(self, lake: Lake, make: Make, expected: CommitID | None, wanted: Callable[[], object] | None) -> None:
         self.make = make
+        self.wanted = wanted
         self.expected = expected
         self.outcome: CommitID | EskerError | None = None
         self.woken = lake.world.event()
@@ -52,11 +60,20 @@ class Line:
         self.leader: _Request | None = None
 
 
-def land(lake: Lake, repo: Repository, branch: str, make: Make, *, expected: CommitID | None = None) -> CommitID:
+def land(
+    lake: Lake,
+    repo: Repository,
+    branch: str,
+    make: Make,
+    *,
+    expected: CommitID | None = None,
+    wanted: Callable[[], object] | None = None,
+) -> CommitID:
     """Move `branch` from its head to what `make` makes of it: the commit. With `expected`, PreconditionError unless
-    that is the head. What protects the branch is for the caller to check."""
+    that is the head. `wanted` raises once it is not to land any more; it is asked after the record that the swap
+    replaces was read. What protects the branch is for the caller to check."""
     line = lake.lines.setdefault((repo.uid, branch), Line())
-    request = _Request(lake, make, expected)
+    request = _Request(lake, make, expected, wanted)
     with line.lock:
         line.waiting.append(request)
         if line.leader is None:
@@ -105,13 +122,21 @@ def _land_all(lake: Lake, repo: Repository, branch: str, batch: Sequence[_Reques
         head = clean_head(lake, repo, branch)
         at = head
         outcomes: list[CommitID | EskerError] = []
+        aboard: list[_Request] = []
         for request in batch:
             try:
-                at = _follow(repo, branch, request, at)
-                outcomes.append(at)
+                made = _follow(repo, branch, request, at)
             except EskerError as error:
                 outcomes.append(error)
-        if at == head or lake.branches(repo).update(branch, partial(Branch.moved, commit=at, base=head)):
+                continue
+            if isinstance(made, Already):
+                outcomes.append(made.commit)
+            else:
+                at = made
+                outcomes.append(made)
+                aboard.append(request)
+
+        if at == head or lake.branches(repo).update(branch, partial(_moved, aboard, at, head)):
             return outcomes
         lake.world.sleep(lake.world.chance() * min(_PAUSE_MAX_S, 0.001 * 2**attempt))
     raise ContentionError(
@@ -119,7 +144,20 @@ def _land_all(lake: Lake, repo: Repository, branch: str, batch: Sequence[_Reques
     )
 
 
-def _follow(repo: Repository, branch: str, request: _Request, head: CommitID) -> CommitID:
+def _moved(aboard: Sequence[_Request], at: CommitID, head: CommitID, record: Branch) -> Branch | None:
+    return record.moved(at, base=head) if all(map(_is_wanted, aboard)) else None
+
+
+def _is_wanted(request: _Request) -> bool:
+    try:
+        if request.wanted:
+            request.wanted()
+    except EskerError:
+        return False  # made again, it is told why
+    return True
+
+
+def _follow(repo: Repository, branch: str, request: _Request, head: CommitID) -> CommitID | Already:
     if request.expected is not None and request.expected != head:
         raise PreconditionError(
             Kind.HEAD_MOVED,

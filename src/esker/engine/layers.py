@@ -6,7 +6,8 @@
 A lost swap is swapped again, and nothing is written again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from esker.engine import sensor
 from esker.engine.lake import Lake
 from esker.engine.snapshots import present
-from esker.errors import ContentionError, ForbiddenError, Kind, PreconditionError
+from esker.errors import ContentionError, CorruptError, EskerError, ForbiddenError, Kind, PreconditionError
 from esker.model import Entry, Layer, LayerID, Repository
 from esker.refs.records import LAYERS_MAX, Branch
 from esker.streams.entries import changes_of
@@ -44,41 +45,67 @@ def lay(lake: Lake, repo: Repository, branch: str, layer: Layer) -> Branch:
 
     installed = branches.update(branch, on_top)
     assert installed is not None, "a layer can always be laid on top"
-    sensor.of(lake).appended(repo, branch, installed)
+    with suppress(EskerError):  # what only compaction needs to know must not make a failure of it
+        sensor.of(lake).appended(repo, branch, installed)
     return installed
 
 
 def append_if_absent(lake: Lake, repo: Repository, branch: str, entries: Sequence[Entry]) -> set[str]:
     """Stage those entries whose paths are absent, as one layer: the paths that were there. Exact on every store.
 
-    The layer is laid by a swap that succeeds only on the very record under which the paths were absent, its token
-    clean: whatever could have come between would have changed the record. So nothing is written again but what a race
-    made smaller.
+    Nothing is written again but what a race made smaller.
     """
-    branches = lake.branches(repo)
+    there: set[str] = set()
     layer: Layer | None = None
     absent: list[Entry] = []
+
+    def of_the_absent(seen: Branch) -> Layer | None:
+        nonlocal there, layer, absent
+        there = {entry.path for entry in entries if present(lake, repo, seen, entry.path)}
+        wanted = [entry for entry in entries if entry.path not in there]
+        if wanted and (layer is None or wanted != absent):
+            layer, absent = write(lake, repo, f"{branch}/L1", Changes(changes_of(wanted))), wanted
+        return layer if wanted else None
+
+    lay_upon(lake, repo, branch, of_the_absent)
+    return there
+
+
+def lay_upon(lake: Lake, repo: Repository, branch: str, decide: Callable[[Branch], Layer | None]) -> bool:
+    """Lay what `decide` makes of a record on that very record: whether it made anything.
+
+    The token of the record is clean, so whatever is written in between changes the record, and `decide` is asked again.
+    An error that it raises stands if the record still does; nothing, too.
+    """
+    branches = lake.branches(repo)
     for _ in range(_TRIES_MAX):
         seen = branches.update(branch, lambda record: record.rotated(branches.fresh_token()))
         assert seen is not None
         if seen.dirty:
             continue  # sealed by us, and written to again before we were told
-        there = {entry.path for entry in entries if present(lake, repo, seen, entry.path)}
-        if len(there) == len(entries):
+        refusal: EskerError | None = None
+        layer: Layer | None = None
+        try:
+            layer = decide(seen)
+        except (CorruptError, PreconditionError) as error:  # layers that fell off may be gone already
+            refusal = error
+        if layer is None:
             if not branches.get(branch).is_same_moment(seen):
                 continue  # what was looked at is past
-            return there
-        wanted = [entry for entry in entries if entry.path not in there]
-        if layer is None or wanted != absent:
-            layer, absent = write(lake, repo, f"{branch}/L1", Changes(changes_of(wanted))), wanted
+            if refusal:
+                raise refusal
+            return False
 
         def on_top(record: Branch, seen: Branch = seen, layer: Layer = layer) -> Branch | None:
             if not record.is_same_moment(seen):
                 return None
             return record.appended([again(lake, repo, branch, record, layer)], branches.fresh_token())
 
-        if branches.update(branch, on_top):
-            return there
+        installed = branches.update(branch, on_top)
+        if installed:
+            with suppress(EskerError):
+                sensor.of(lake).appended(repo, branch, installed)
+            return True
     raise ContentionError(Kind.CONTENTION, f"branch {branch!r} of {repo.name!r} kept changing: try again")
 
 

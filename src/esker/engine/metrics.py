@@ -1,6 +1,8 @@
-"""What the engine tells Prometheus: how often the dirty flag spares a look into staging, and what compaction does."""
+"""What the engine tells Prometheus: how often the dirty flag spares a look into staging, what compaction does, and
+what the memstore."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Final
 
@@ -25,6 +27,49 @@ _COMPACTIONS: Final = Histogram(
 )
 _LAYERS: Final = Gauge("esker_layers", "Layers of a branch when it was last written to.", ["repo", "branch", "level"])
 _STAGED: Final = Gauge("esker_tombstones", "Tombstones in the tables of a branch.", ["repo", "branch"])
+
+_FLUSHES: Final = Histogram(
+    "esker_flush_seconds",
+    "How long flushes of the memstore took, whether they landed or not.",
+    ["repo", "branch"],
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 25),
+)
+_FLUSHED_ENTRIES: Final = Histogram(
+    "esker_flush_entries", "Writes in a flush.", ["repo", "branch"], buckets=(1, 4, 16, 64, 256, 1024, 4096, 16384)
+)
+_FLUSHED_BYTES: Final = Histogram(
+    "esker_flush_bytes",
+    "What a flush held in memory.",
+    ["repo", "branch"],
+    buckets=(1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 25),
+)
+_WRITERS: Final = Gauge(
+    "esker_flush_writers", "Writers that wait for the flush under way.", ["repo", "branch"], multiprocess_mode="livesum"
+)
+
+
+@contextmanager
+def flushing(repo: str, branch: str, *, writers: int, entries: int, size: int) -> Iterator[None]:
+    """Time one flush, and tell how much it is."""
+    seconds, counts, sizes, waiting = _of_flushes(repo, branch)
+    counts.observe(entries)
+    sizes.observe(size)
+    waiting.inc(writers)
+    try:
+        with seconds.time():
+            yield
+    finally:
+        waiting.dec(writers)
+
+
+@lru_cache(maxsize=10_000)
+def _of_flushes(repo: str, branch: str) -> tuple[Histogram, Histogram, Histogram, Gauge]:
+    return (
+        _FLUSHES.labels(repo, branch),
+        _FLUSHED_ENTRIES.labels(repo, branch),
+        _FLUSHED_BYTES.labels(repo, branch),
+        _WRITERS.labels(repo, branch),
+    )
 
 
 def compacting(repo: str, kind: str) -> AbstractContextManager[object]:

@@ -8,7 +8,7 @@ import msgspec
 from esker.engine.commit import NO_METADATA, record_commit
 from esker.engine.lake import Lake
 from esker.errors import ConflictError, InvalidError, Kind, NotFoundError
-from esker.model import Repository
+from esker.model import Repository, Staging
 from esker.refs import repositories
 from esker.refs.names import check_branch, check_repository, did_you_mean
 from esker.tree.cutting import Cutting
@@ -25,6 +25,7 @@ def create(
     committer: str = "",
     metadata: Mapping[str, str] = NO_METADATA,
     read_only: bool = False,
+    staging: Staging = Staging.KV,
     cutting: Cutting | None = None,
 ) -> Repository:
     """A new repository with one branch, which has one empty commit.
@@ -48,6 +49,7 @@ def create(
         namespace=namespace,
         default_branch=default_branch,
         created_ms=lake.world.now_ms(),
+        staging=staging,
         read_only=read_only,
         metadata=dict(metadata),
         **msgspec.structs.asdict(cutting),

@@ -96,11 +96,16 @@ class Branches:
             if done:
                 return
 
-    def create(self, name: str, commit: CommitID, *, hidden: bool = False) -> Branch:
+    def create(self, name: str, commit: CommitID, *, hidden: bool = False, layers_only: bool = False) -> Branch:
         """A branch at `commit`, with nothing staged. ConflictError if there is one."""
         while True:
             record = Branch(
-                commit=commit, token=self.fresh_token(), dirty=False, hidden=hidden, born=self._world.token(TOKEN_BYTES)
+                commit=commit,
+                token=self.fresh_token(),
+                dirty=False,
+                hidden=hidden,
+                layers_only=layers_only,
+                born=self._world.token(TOKEN_BYTES),
             )
             if self._kv.put_if(self._partition, name.encode(), _ENCODER.encode(record), None):
                 return record

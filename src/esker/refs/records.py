@@ -67,6 +67,9 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Drawn when the branch was created: a branch made again under an old name is another."""
     deleted: bool = False
     hidden: bool = False
+    layers_only: bool = False
+    """Of a transaction: what is staged is to be published as it was written, so it is neither committed nor folded
+    into a tree."""
     format_version: int = 1
 
     @property
@@ -148,6 +151,10 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return None
         record = self._without(basis, kept_trees=(tree,))
         return msgspec.structs.replace(record, l2=None, compacted=tree, claim=None)
+
+    def touched(self) -> "Branch":
+        """As it is, one swap later: what was about to be swapped in has to look again."""
+        return msgspec.structs.replace(self)
 
     def reset(self, fresh: Token) -> "Branch":
         """Without anything staged. Stashes stay."""
