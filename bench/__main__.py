@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench._report import RESULTS, as_markdown
+
 
 def main(arguments: list[str]) -> int:
     """How many of the benchmarks failed."""
@@ -17,6 +19,8 @@ def main(arguments: list[str]) -> int:
         print(f"== {module}", flush=True)
         if subprocess.run([sys.executable, "-m", f"bench.{module}", *arguments]).returncode:
             failed.append(module)
+    quick = "--quick" in arguments
+    (RESULTS / f"README{'-quick' if quick else ''}.md").write_text(as_markdown(quick))
     if failed:
         print(f"missed: {', '.join(failed)}", file=sys.stderr)
     return len(failed)

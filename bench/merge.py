@@ -110,6 +110,7 @@ def start_over(lake: Lake, repo: Repository, branch: str, tries: list[int], numb
 def bench_racers(report: Report, lake: Lake, repo: Repository) -> None:
     each: dict[int, float] = {}
     ratio = 0.0
+    curves: dict[str, list[tuple[float, float]]] = {"esker": [], "starting over": []}
     for count in RACERS:
         branches.create(lake, repo, f"dest-{count}", "main")
         branches.create(lake, repo, f"over-{count}", "main")
@@ -121,10 +122,14 @@ def bench_racers(report: Report, lake: Lake, repo: Repository) -> None:
         assert same[0] == same[1], "both came to the same tree"
         each[count] = took / count
         ratio = over / took
+        curves["esker"].append((count, took))
+        curves["starting over"].append((count, over))
         report.note(
             f"{count} racers",
             f"{took:.2f} s ({took / count * 1e3:.1f} ms each); starting over {over:.2f} s, {sum(tries)} tries",
         )
+    curves["linear"] = [(count, curves["esker"][0][1] * count / RACERS[0]) for count in RACERS]
+    report.plot("racers", "Merges of one branch at once, on disjoint directories", "racers", "seconds for all", curves)
     report.at_most("time a merge, 64 racers / 8 racers (linear: 1)", each[64] / each[8], 1.5)
     report.at_least("64 racers: starting over / esker", ratio, 10)
 

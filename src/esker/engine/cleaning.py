@@ -64,15 +64,21 @@ class Cleaner:
         """One round: how many things were deleted for good."""
         self._collect()
         self.ran_s = now_s = self._lake.world.monotonic_s()
-        notes = {item.key: item.record.value for item in items(self._lake.kv, self._notes)}
+        notes = {item.key: _DECODER.decode(item.record.value) for item in items(self._lake.kv, self._notes)}
         self._seen_s = {key: self._seen_s.get(key, now_s) for key in notes}
-        due = [key for key in notes if now_s - self._seen_s[key] >= self._lake.settings.grace_s]
+        # A tree that another was to leave files to tells which those are, so it stays until that one is gone.
+        needed = {tree for waste in notes.values() for tree in waste.kept_trees}
+        due = [
+            key
+            for key, waste in notes.items()
+            if now_s - self._seen_s[key] >= self._lake.settings.grace_s and waste.tree not in needed
+        ]
         for key in due:
-            waste = _DECODER.decode(notes[key])
+            waste = notes[key]
             self._delete(waste)
             if waste.token and not self._lake.kv.guards and not key.startswith(_AGAIN):
                 # A write that was stalled may still come: nothing guards the token. So once more, a grace time later.
-                self._lake.kv.put(self._notes, _AGAIN + key, notes[key])
+                self._lake.kv.put(self._notes, _AGAIN + key, _ENCODER.encode(waste))
             self._lake.kv.delete(self._notes, key)
         return len(due)
 

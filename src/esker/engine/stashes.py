@@ -41,15 +41,11 @@ def stash(lake: Lake, repo: Repository, branch: str, name: str) -> Stash:
             raise InvalidError(
                 Kind.NO_CHANGES, f"nothing is staged on {branch!r} of {repo.name!r}, so nothing to stash"
             )
+        _check_room(seen, branch, name)  # before anything is written
         made = Stash(commit=seen.commit, layers=_layers(lake, repo, branch, seen), made_ms=lake.world.now_ms())
 
         def aside(record: Branch, made: Stash = made, basis: Basis = basis) -> Branch | None:
-            if name in record.stashes:
-                raise ConflictError(
-                    Kind.STASH_EXISTS, f"there is a stash {name!r} on {branch!r} already: pop or drop it"
-                )
-            if len(record.stashes) >= STASHES_MAX:
-                raise InvalidError(Kind.TOO_MANY_LAYERS, f"{branch!r} has {STASHES_MAX} stashes: pop or drop some")
+            _check_room(record, branch, name)
             return record.stashed(name, made, basis)
 
         if branches.update(branch, aside):
@@ -102,6 +98,13 @@ def _layers(lake: Lake, repo: Repository, branch: str, seen: Branch) -> tuple[La
         return basis.layers
     compacted = staged(lake, repo, of_record(lake, repo, seen, ()))
     return (*basis.layers, layers.write(lake, repo, f"{branch}/L2", compacted))
+
+
+def _check_room(record: Branch, branch: str, name: str) -> None:
+    if name in record.stashes:
+        raise ConflictError(Kind.STASH_EXISTS, f"branch {branch!r} has a stash {name!r} already: pop or drop it")
+    if len(record.stashes) >= STASHES_MAX:
+        raise InvalidError(Kind.TOO_MANY_LAYERS, f"branch {branch!r} has {STASHES_MAX} stashes: pop or drop some")
 
 
 def _pop_merged(lake: Lake, repo: Repository, branch: str, name: str, found: Stash, strategy: Strategy) -> bool:
