@@ -175,3 +175,24 @@ def test_what_is_kept_is_bounded(bytes_max: int) -> None:
     read(0)
     again = kv.counts.reads["commits"] - reads
     assert again == 0 if bytes_max == 1 << 20 else 40 < again <= 50
+
+
+@pytest.mark.parametrize("bytes_max", [0, 1 << 20])
+def test_commits_written_behind_are_known_at_once_and_stored_together(bytes_max: int) -> None:
+    kv = MemoryKV()
+    history = commits.Commits(kv, UID, bytes_max)
+    with history.writing_behind():
+        first = history.put(numbered(1))
+        second = history.put(msgspec.structs.replace(numbered(2), parents=(first,)))
+        assert history.get(history.get(second).parents[0]).nonce == "1"
+        assert not kv.counts.writes
+    assert [commits.get(kv, UID, name).nonce for name in (first, second)] == ["1", "2"]
+
+
+def test_commits_written_behind_are_not_stored_after_an_error() -> None:
+    kv = MemoryKV()
+    history = commits.Commits(kv, UID)
+    with pytest.raises(ZeroDivisionError), history.writing_behind():
+        history.put(numbered(1))
+        raise ZeroDivisionError
+    assert not kv.counts.writes

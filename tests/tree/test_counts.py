@@ -4,13 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from esker.errors import InvalidError
+from esker.errors import InvalidError, UnavailableError
 from esker.format.names import digest_of
 from esker.model import Entry, FileName
 from esker.stores.blob_memory import MemoryBlobs
 from esker.stores.cache import MemoryCache
 from esker.streams.entries import as_changes, changes_of, table_of
-from esker.testing.faults import CountingBlobs
+from esker.testing.faults import Call, CountingBlobs, Fault, FaultyBlobs
 from esker.tree import reading
 from esker.tree.build import build
 from esker.tree.cutting import Cutting
@@ -189,3 +189,22 @@ def test_entries_that_are_not_sorted_are_refused_by_row() -> None:
     table = table_of([entry])
     with pytest.raises(InvalidError, match="'b' comes after 'b'"):
         build(trees, [table, table])
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
+def test_trees_written_behind_can_be_read_at_once_and_are_stored_in_the_end(cache_bytes: int) -> None:
+    blobs = MemoryBlobs()
+    trees = open_trees(CUTTING, blobs, cache_bytes)
+    with trees.writing_behind():
+        tree = build_lake(trees, LAKE)
+        assert read_lake(trees, tree) == LAKE
+    assert read_lake(open_trees(CUTTING, blobs), tree) == LAKE
+
+
+def test_a_file_written_behind_that_the_store_refuses_is_an_error_at_the_end() -> None:
+    def decide(call: Call) -> Fault | None:
+        return Fault.REFUSED if call.method == "put" and "/ranges/" in call.name else None
+
+    trees = open_trees(CUTTING, FaultyBlobs(MemoryBlobs(), decide))
+    with pytest.raises(UnavailableError), trees.writing_behind():
+        build_lake(trees, LAKE)

@@ -22,7 +22,6 @@ from esker.engine.protection import Action
 from esker.errors import ContentionError, EskerError, ForbiddenError, InvalidError, Kind
 from esker.format.names import digest_of
 from esker.model import Claim, Commit, CommitID, FileName, LayerID, Repository
-from esker.refs import commits
 from esker.refs.records import Basis, Branch
 
 NO_METADATA: Final[Mapping[str, str]] = MappingProxyType({})
@@ -119,9 +118,7 @@ def record_commit(
 ) -> CommitID:
     """Store a commit, to which nothing points yet."""
     history = lake.commits(repo)
-    return commits.put(
-        lake.kv,
-        repo.uid,
+    return history.put(
         Commit(
             tree=tree,
             parents=parents,

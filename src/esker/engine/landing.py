@@ -123,19 +123,19 @@ def _land_all(lake: Lake, repo: Repository, branch: str, batch: Sequence[_Reques
         at = head
         outcomes: list[CommitID | EskerError] = []
         aboard: list[_Request] = []
-        for request in batch:
-            try:
-                made = _follow(repo, branch, request, at)
-            except EskerError as error:
-                outcomes.append(error)
-                continue
-            if isinstance(made, Already):
-                outcomes.append(made.commit)
-            else:
-                at = made
-                outcomes.append(made)
-                aboard.append(request)
-
+        with lake.commits(repo).writing_behind(), lake.past(repo).writing_behind():
+            for request in batch:
+                try:
+                    made = _follow(repo, branch, request, at)
+                except EskerError as error:
+                    outcomes.append(error)
+                    continue
+                if isinstance(made, Already):
+                    outcomes.append(made.commit)
+                else:
+                    at = made
+                    outcomes.append(made)
+                    aboard.append(request)
         if at == head or lake.branches(repo).update(branch, partial(_moved, aboard, at, head)):
             return outcomes
         lake.world.sleep(lake.world.chance() * min(_PAUSE_MAX_S, 0.001 * 2**attempt))

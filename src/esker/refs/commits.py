@@ -5,6 +5,9 @@ A commit is never rewritten, so whatever was read once may be kept for ever, and
 
 import hashlib
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 import msgspec
@@ -35,21 +38,10 @@ def commit_id(commit: Commit) -> CommitID:
 
 def put(kv: KVStore, uid: str, commit: Commit) -> CommitID:
     """Store a commit of the repository `uid`. Nothing points to it yet, so an error means that nothing has changed."""
-    record = _ENCODER.encode(commit)
-    if len(record) > VALUE_BYTES_MAX:
-        raise InvalidError(
-            Kind.INVALID_ARGUMENT,
-            f"a commit with its message and metadata is at most {VALUE_BYTES_MAX} bytes, not {len(record)}: shorten "
-            "them, or store the rest as an object",
-        )
+    record = _encoded(commit)
     name = _digest(record)
-    for _ in range(_TRIES_MAX):
-        try:
-            kv.put(_partition(uid), name.encode(), record)
-        except OutcomeUnknownError:
-            continue  # the same bytes under the same name
-        return name
-    raise UnavailableError(Kind.STORE_UNAVAILABLE, "the store did not take a commit's record; no branch was changed")
+    _store(kv, uid, {name: record})
+    return name
 
 
 def get(kv: KVStore, uid: str, name: CommitID) -> Commit:
@@ -86,10 +78,33 @@ class Commits:
         self._uid = uid
         self._kept: dict[CommitID, Commit] = {}
         self._lock = threading.Lock()  # over what is kept, when that changes
+        self._behind: ContextVar[dict[CommitID, bytes] | None] = ContextVar("behind", default=None)
 
     def get(self, name: CommitID) -> Commit:
         """As `commits.get`."""
         return self._kept.get(name) or self._read(name)
+
+    def put(self, commit: Commit) -> CommitID:
+        """As `commits.put`; inside of `writing_behind`, stored when that is left."""
+        behind = self._behind.get()
+        if behind is None:
+            return put(self._kv, self._uid, commit)
+        record = _encoded(commit)
+        name = _digest(record)
+        behind[name] = record
+        self._keep(name, commit, len(record))
+        return name
+
+    @contextmanager
+    def writing_behind(self) -> Iterator[None]:
+        """Commits put inside are stored together when this is left without an error, and are known here before."""
+        behind: dict[CommitID, bytes] = {}
+        before = self._behind.set(behind)
+        try:
+            yield
+        finally:
+            self._behind.reset(before)
+        _store(self._kv, self._uid, behind)
 
     def find_prefix(self, prefix: str) -> CommitID | None:
         """As `commits.find_prefix`. A whole id that was read before costs nothing."""
@@ -103,7 +118,13 @@ class Commits:
         return name
 
     def _read(self, name: CommitID) -> Commit:
+        if (behind := self._behind.get()) and name in behind:
+            return stored.decode(_DECODER, f"commit {name}", behind[name])
         commit, size = _load(self._kv, self._uid, name)
+        self._keep(name, commit, size)
+        return commit
+
+    def _keep(self, name: CommitID, commit: Commit, size: int) -> None:
         size += _OBJECT_BYTES
         with self._lock:
             if name not in self._kept and size <= self.bytes_max:
@@ -111,7 +132,6 @@ class Commits:
                     self._kept, self.bytes_used = {}, 0
                 self._kept[name] = commit
                 self.bytes_used += size
-        return commit
 
 
 def _load(kv: KVStore, uid: str, name: CommitID) -> tuple[Commit, int]:
@@ -125,6 +145,31 @@ def _load(kv: KVStore, uid: str, name: CommitID) -> tuple[Commit, int]:
             Kind.DAMAGED_RECORD, f"commit {name} is damaged: the {len(record)} bytes stored for it have another digest"
         )
     return stored.decode(_DECODER, f"commit {name}", record), len(record)
+
+
+def _encoded(commit: Commit) -> bytes:
+    record = _ENCODER.encode(commit)
+    if len(record) > VALUE_BYTES_MAX:
+        raise InvalidError(
+            Kind.INVALID_ARGUMENT,
+            f"a commit with its message and metadata is at most {VALUE_BYTES_MAX} bytes, not {len(record)}: shorten "
+            "them, or store the rest as an object",
+        )
+    return record
+
+
+def _store(kv: KVStore, uid: str, records: Mapping[CommitID, bytes]) -> None:
+    for _ in range(_TRIES_MAX):
+        try:
+            if len(records) == 1:
+                ((name, record),) = records.items()
+                kv.put(_partition(uid), name.encode(), record)
+            else:
+                kv.put_many(_partition(uid), ((name.encode(), record) for name, record in records.items()))
+        except OutcomeUnknownError:
+            continue  # the same bytes under the same names
+        return
+    raise UnavailableError(Kind.STORE_UNAVAILABLE, "the store did not take a commit's record; no branch was changed")
 
 
 def _digest(record: bytes) -> CommitID:

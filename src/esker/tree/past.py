@@ -5,6 +5,7 @@ thousands of schedules a minute.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import pyarrow as pa
@@ -41,6 +42,7 @@ class Past(Protocol):
         self, base: FileName, source: FileName, dest: FileName, strategy: Strategy, memo: Memo | None = None
     ) -> Merged: ...
     def size(self, tree: FileName) -> int: ...
+    def writing_behind(self) -> AbstractContextManager[object]: ...
     def write_layer(self, changes: pa.Table, where: str) -> Table: ...
     def read_layers(self, names: Sequence[FileName]) -> list[pa.Table]: ...
     def delete_layer(self, name: FileName) -> None: ...
@@ -91,6 +93,10 @@ class StoredPast:
         self, base: FileName, source: FileName, dest: FileName, strategy: Strategy, memo: Memo | None = None
     ) -> Merged:
         return merge.merge(self.trees, base, source, dest, strategy, memo)
+
+    def writing_behind(self) -> AbstractContextManager[object]:
+        """Trees written inside are in the store when this is left without an error, and not before."""
+        return self.trees.writing_behind()
 
     def size(self, tree: FileName) -> int:
         """How many entries it has."""

@@ -13,6 +13,8 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Final, TypeAlias, TypeVar
@@ -186,6 +188,8 @@ class Trees:
         self._world = world
         self._counts = TreeCounts()
         self._counting = threading.Lock()
+        self._behind: ContextVar[list[Future[None]] | None] = ContextVar("behind", default=None)
+        self._under_way: dict[str, Future[None]] = {}
 
     def counts(self) -> TreeCounts:
         """What was read and written so far."""
@@ -267,6 +271,20 @@ class Trees:
         found = self._cache.get(info.id)
         return found if isinstance(found, Rows) else None
 
+    @contextmanager
+    def writing_behind(self) -> Iterator[None]:
+        """Files of trees written inside are in the store when this is left without an error, and not before; they can
+        be read here meanwhile. So the store's waits overlap, with each other and with what is done inside."""
+        behind: list[Future[None]] = []
+        before = self._behind.set(behind)
+        try:
+            yield
+        finally:
+            self._behind.reset(before)
+            failed = [error for put in behind if (error := put.exception())]
+        if failed:
+            raise failed[0]
+
     def write_range(
         self, pieces: list[pa.Table], known: Callable[[Digest, str], FileName | None], *, remember: bool
     ) -> "Future[RangeInfo]":
@@ -274,14 +292,14 @@ class Trees:
 
         With `remember` it is cached too: what was changed is mostly looked at, or changed again, before long.
         """
-        return self._pool.submit(self._write_range, pieces, known, remember)
+        return self._pool.submit(self._write_range, pieces, known, remember, self._behind.get())
 
     def write_metarange(self, table: pa.Table, known: Callable[[Digest], FileName | None]) -> FileName:
         """Store a metarange. The digest leaves out where files lie."""
         content = digest("metarange", table.drop_columns(["name"]))
         name = known(content)
         if name is None:
-            name = self._write(files.METARANGE, content, table)
+            name = self._write(files.METARANGE, content, table, self._behind.get())
             self._count(metaranges_written=1)
             meta = Metarange(name, table)
             self._cache.get_or_load(name, lambda: (meta, meta.nbytes))  # who writes a tree mostly reads it next
@@ -343,14 +361,18 @@ class Trees:
         return self._cache.get_or_load(name, load)
 
     def _write_range(
-        self, pieces: list[pa.Table], known: Callable[[Digest, str], FileName | None], remember: bool
+        self,
+        pieces: list[pa.Table],
+        known: Callable[[Digest, str], FileName | None],
+        remember: bool,
+        behind: "list[Future[None]] | None",
     ) -> RangeInfo:
         table = pa.concat_tables(pieces).combine_chunks()
         content = digest("range", table)
         first, last = table["path"][0].as_py(), table["path"][-1].as_py()
         name = known(content, last)
         if name is None:
-            name = self._write(files.RANGE, content, table)
+            name = self._write(files.RANGE, content, table, behind)
             self._count(ranges_written=1)
             if remember:
                 rows = Rows(table)
@@ -362,16 +384,26 @@ class Trees:
         self._count(ranges_read=1)
         return rows
 
-    def _write(self, shape: files.Shape, content: Digest, table: pa.Table) -> FileName:
+    def _write(
+        self, shape: files.Shape, content: Digest, table: pa.Table, behind: "list[Future[None]] | None"
+    ) -> FileName:
         data = memoryview(files.encode(shape, table, {"esker.id": content, "esker.cutting": self._cut_by}))
         name = fresh_name(content, data, self._world)
-        self._blobs.put(_blob(shape, name), data)
+        blob = _blob(shape, name)
+        if behind is None:
+            self._blobs.put(blob, data)
+        else:
+            put = self._under_way[blob] = self._pool.submit(self._blobs.put, blob, data)
+            put.add_done_callback(lambda _: self._under_way.pop(blob, None))
+            behind.append(put)
         return name
 
     def _read(self, shape: files.Shape, name: FileName) -> pa.Table:
         return self._decoded(shape, name, _blob(shape, name))
 
     def _decoded(self, shape: files.Shape, name: FileName, blob: str) -> pa.Table:
+        if under_way := self._under_way.get(blob):
+            under_way.result()
         data = self._blobs.get(blob)
         if data is None:
             raise CorruptError(Kind.MISSING_FILE, f"{blob} is missing from {self._blobs.url}, though a tree names it")
