@@ -192,7 +192,12 @@ def test_commits_written_behind_are_known_at_once_and_stored_together(bytes_max:
 def test_commits_written_behind_are_not_stored_after_an_error() -> None:
     kv = MemoryKV()
     history = commits.Commits(kv, UID)
-    with pytest.raises(ZeroDivisionError), history.writing_behind():
-        history.put(numbered(1))
-        raise ZeroDivisionError
+
+    def fail() -> None:
+        with history.writing_behind():
+            history.put(numbered(1))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert not kv.counts.writes

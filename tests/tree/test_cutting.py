@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esker.streams.entries import table_of
-from esker.tree.build import build
 from esker.streams.hashes import hash_paths
+from esker.tree.build import build
 from esker.tree.cutting import Cutting
 from tests.tree.lakes import Lake, build_lake, cuttings, lakes, numbered, open_trees, paths
 
