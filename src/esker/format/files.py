@@ -5,6 +5,7 @@ fetches one whole file in one request, and can then verify every byte of it. A m
 `docs/spec/tree.md` is the normative text.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -66,8 +67,9 @@ def encode(shape: Shape, table: pa.Table, about: dict[str, str]) -> pa.Buffer:
     return sink.getvalue()
 
 
-def decode(shape: Shape, name: FileName, data: bytes | memoryview) -> pa.Table:
-    """The rows of a file, one chunk a column; CorruptError if these are not the very bytes that were written.
+def decode(shape: Shape, name: FileName, data: bytes | memoryview, columns: Sequence[str] = ()) -> pa.Table:
+    """The rows of a file, or some columns of them, one chunk a column; CorruptError if these are not the very bytes
+    that were written.
 
     The checksum in the name is compared first, so no parser ever sees a damaged byte.
     """
@@ -82,6 +84,7 @@ def decode(shape: Shape, name: FileName, data: bytes | memoryview) -> pa.Table:
                 f"{name} is a {header.get('esker.format', 'file of another kind')} of format version {version}; this "
                 f"esker reads {shape.kind} files of version {FORMAT_VERSION}: upgrade esker if the lake is newer",
             )
-        return file.read(use_threads=False).select(shape.schema.names).cast(shape.schema).combine_chunks()
+        schema = pa.schema([shape.schema.field(column) for column in columns]) if columns else shape.schema
+        return file.read(schema.names, use_threads=False).select(schema.names).cast(schema).combine_chunks()
     except (pa.ArrowException, KeyError, ValueError, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise CorruptError(Kind.DAMAGED_FILE, f"{name} cannot be read as a {shape.kind}: {error}") from None

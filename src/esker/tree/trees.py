@@ -237,6 +237,19 @@ class Trees:
         for _, found in self._reading_ahead(((info, [info]) for info in infos), self._load, _SCAN_AHEAD):
             yield found[0].table
 
+    def addresses(self, names: Iterable[FileName]) -> Iterator[pa.StringArray]:
+        """The addresses in these range files, file by file, the next ones already being read. Nothing is cached."""
+        waiting: deque[Future[pa.StringArray]] = deque()
+        for name in names:
+            waiting.append(self._pool.submit(self._addresses, name))
+            if len(waiting) > self.ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def _addresses(self, name: FileName) -> pa.StringArray:
+        return only_chunk(self._read(files.RANGE, name, ("address",))["address"])
+
     def reading_ahead(self, things: Iterable[tuple[A, Sequence[RangeInfo]]]) -> Iterator[tuple[A, list[Rows]]]:
         """Each thing with the entries of its ranges, in order, those of the next ones already being read.
 
@@ -398,21 +411,21 @@ class Trees:
             behind.append(put)
         return name
 
-    def _read(self, shape: files.Shape, name: FileName) -> pa.Table:
-        return self._decoded(shape, name, _blob(shape, name))
+    def _read(self, shape: files.Shape, name: FileName, columns: Sequence[str] = ()) -> pa.Table:
+        return self._decoded(shape, name, _blob(shape, name), columns)
 
-    def _decoded(self, shape: files.Shape, name: FileName, blob: str) -> pa.Table:
+    def _decoded(self, shape: files.Shape, name: FileName, blob: str, columns: Sequence[str] = ()) -> pa.Table:
         if under_way := self._under_way.get(blob):
             under_way.result()
         data = self._blobs.get(blob)
         if data is None:
             raise CorruptError(Kind.MISSING_FILE, f"{blob} is missing from {self._blobs.url}, though a tree names it")
         try:
-            return files.decode(shape, name, data)
+            return files.decode(shape, name, data, columns)
         except CorruptError:
             if not self._blobs.drop_cached(blob) or (data := self._blobs.get(blob)) is None:
                 raise
-        return files.decode(shape, name, data)
+        return files.decode(shape, name, data, columns)
 
     def _count(self, **counted: int) -> None:
         with self._counting:
