@@ -11,7 +11,7 @@ Handles are cheap, hold nothing open, and may be shared by threads; only the lak
 open one lake. What a method raises, and when, is told by the verb behind it in `esker.engine`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -23,9 +23,11 @@ from esker.engine import (
     commit,
     compaction,
     entries,
+    garbage,
     log,
     merge,
     objects,
+    prepared,
     protection,
     refs,
     repositories,
@@ -41,7 +43,7 @@ from esker.engine.opening import open_stores
 from esker.engine.policy import Compaction
 from esker.engine.protection import Rule
 from esker.errors import InvalidError, Kind, NotFoundError
-from esker.model import Commit, CommitID, Entry, Repository, Stash
+from esker.model import Commit, CommitID, Entry, Repository, Staging, Stash
 from esker.refs import tags
 from esker.settings import DEFAULTS, Settings
 from esker.stores.blob import CHUNK_BYTES
@@ -77,11 +79,22 @@ class Lake:
         default_branch: str = "main",
         metadata: Mapping[str, str] = NO_METADATA,
         read_only: bool = False,
+        staging: Staging | str = Staging.KV,
     ) -> "Repo":
-        """A new repository, its data at `namespace` (a URL; by default below the lake's own)."""
+        """A new repository, its data at `namespace` (a URL; by default below the lake's own).
+
+        With `staging="lsm"`, single writes that come together are staged together, as tables in the object store; for
+        many writers at once.
+        """
         where = namespace or f"{self.url.removesuffix('/')}/{name}"
         made = repositories.create(
-            self.engine, name, where, default_branch=default_branch, metadata=metadata, read_only=read_only
+            self.engine,
+            name,
+            where,
+            default_branch=default_branch,
+            metadata=metadata,
+            read_only=read_only,
+            staging=_staging(staging),
         )
         return Repo(self.engine, made)
 
@@ -164,6 +177,11 @@ class Repo:
             )
 
         return _all(page)
+
+    def collect_garbage(self, *, dry_run: bool = False, grace_s: float = garbage.GRACE_S) -> garbage.Report:
+        """Delete what no ref reaches any more, and has not for `grace_s`: files that a former collection, so long ago,
+        found unreachable too. A dry run deletes nothing, but is such a former collection."""
+        return garbage.collect(self.engine, self.record, dry_run=dry_run, grace_s=grace_s)
 
     def protect(self, *rules: Rule) -> None:
         """Replace the branch protection rules."""
@@ -268,6 +286,40 @@ class Branch(Ref):
     def link(self, entry: Entry, *, if_absent: bool = False) -> None:
         """Stage an entry whose bytes are in the store already, at its address."""
         entries.put(self.engine, self._repo, self.name, entry, if_absent=if_absent)
+
+    def put_many(self, new: Mapping[str, bytes | BinaryIO | Path]) -> list[Entry]:
+        """Store and stage bytes, open files or files at many paths: faster than one by one. Not all or nothing: to be
+        sure of that, write to a branch of its own and merge it."""
+        return objects.put_many(self.engine, self._repo, self.name, {path: _chunks(data) for path, data in new.items()})
+
+    def link_many(self, new: Iterable[Entry] = (), *, delete: Iterable[str] = ()) -> None:
+        """Stage entries whose bytes are in the store already, and that paths are deleted: faster than one by one. Not
+        all or nothing: `append` is."""
+        entries.write_many(self.engine, self._repo, self.name, new, delete)
+
+    def append(
+        self,
+        sources: prepared.Source | Sequence[prepared.Source],
+        *,
+        deletes: Iterable[str] = (),
+        expect_absent: Sequence[str] = (),
+        expect_head: CommitID | None = None,
+    ) -> int:
+        """Stage any number of sorted entries at once, all or nothing: Arrow tables, or Parquet files as bytes, paths or
+        addresses. With `deletes`, in the place of all that is under these prefixes. How many entries.
+
+        PreconditionError unless what is at, or under, the paths of `expect_absent` is nothing (`t/`: everything under
+        it), and the branch points at `expect_head`.
+        """
+        return prepared.append(
+            self.engine,
+            self._repo,
+            self.name,
+            sources,
+            deletes=deletes,
+            expect_absent=expect_absent,
+            expect_head=expect_head,
+        )
 
     def copy(self, path: str, target: str, *, ref: str | None = None) -> Entry:
         """Stage a copy of `path`, of this branch or another ref."""
@@ -388,6 +440,14 @@ class Branch(Ref):
         return merge.cherry_pick(
             self.engine, self._repo, self.name, ref, parent=parent, message=message, committer=committer
         )
+
+
+def _staging(name: str) -> Staging:
+    try:
+        return Staging(name)
+    except ValueError:
+        known = " or ".join(repr(str(staging)) for staging in Staging)
+        raise InvalidError(Kind.INVALID_ARGUMENT, f"no staging {name!r}: write {known}") from None
 
 
 def _strategy(name: str) -> Strategy:

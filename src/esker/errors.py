@@ -70,6 +70,7 @@ class Kind(StrEnum):
     LAST_ADMIN = "last-admin"
     ALREADY_SET_UP = "already-set-up"
     SECRET_KEY = "secret-key"
+    SESSION_RUNS = "session-runs"
 
 
 class EskerError(Exception):

@@ -3,6 +3,7 @@
 Nothing here does I/O, and nothing here imports more than errors.
 """
 
+from enum import StrEnum
 from typing import NewType
 
 import msgspec
@@ -134,6 +135,15 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     format_version: int = 1
 
 
+class Staging(StrEnum):
+    """Where single writes go."""
+
+    KV = "kv"
+    """Each is a record of the key-value store."""
+    LSM = "lsm"
+    """Those that come together become one table in the blob store: the memstore."""
+
+
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
     """A repository's fixed properties. `uid` names its partitions: a repository made again under an old name starts
     afresh."""
@@ -148,6 +158,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
     entries_mean: int
     entries_max: int
     bytes_max: int
+    staging: Staging = Staging.KV
     read_only: bool = False
     metadata: dict[str, str] = {}
     format_version: int = 1

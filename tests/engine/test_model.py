@@ -22,7 +22,7 @@ from esker.engine.cleaning import Cleaner
 from esker.engine.policy import Compaction
 from esker.errors import ConflictError, EskerError, Kind
 from esker.format.names import digest_of
-from esker.model import CommitID, Entry
+from esker.model import CommitID, Entry, Staging
 from esker.refs import tags
 from esker.settings import Settings
 from esker.staging import stack, tables
@@ -186,6 +186,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(stack, "WINDOW_ROWS", self.window_rows)
+        self.patch.setattr(entries, "_FEW", 2)
         for module in (tables, compaction):
             self.patch.setattr(module, "ROWS", self.table_rows)
             self.patch.setattr(module, "TABLES_MAX", 3)
@@ -288,6 +289,15 @@ class Machine(RuleBasedStateMachine):
         if not self.fails(call, self.missing(branch), Kind.OBJECT_EXISTS if there else None):
             call()
             self.change(branch, self.model.branches[branch].shows | {new.path: new})
+
+    @rule(branch=some_branch, new=st.lists(some_entry, max_size=3), gone=st.lists(some_path, max_size=3))
+    def write_many(self, branch: str, new: list[Entry], gone: list[str]) -> None:
+        call = partial(entries.write_many, self.lake, self.repo, branch, new, gone)
+        if not self.fails(call, self.missing(branch) if new or gone else None):
+            call()
+            if new or gone:
+                shows = {p: e for p, e in self.model.branches[branch].shows.items() if p not in gone}
+                self.change(branch, shows | {one.path: one for one in new})
 
     @rule(branch=some_branch, path=some_path)
     def delete(self, branch: str, path: str) -> None:
@@ -763,6 +773,14 @@ class NoGuards(Machine):
         return NoGuardsKV()
 
 
+class ThroughTheMemstore(Machine):
+    """Single writes become tables."""
+
+    options = Settings(staging=Staging.LSM, grace_s=0.0)
+    cutting = Cutting(entries_mean=2, entries_max=3, bytes_max=1 << 20)
+    window_rows = 2
+
+
 class NothingIsCleaned(Machine):
     """The grace time does not pass."""
 
@@ -785,4 +803,5 @@ TestTinyRangesNoCache = _case(TinyRangesNoCache, 20)
 TestNoDirtyReads = _case(NoDirtyReads, 70)
 TestCompactedAtEveryWrite = _case(CompactedAtEveryWrite, 70)
 TestNoGuards = _case(NoGuards, 70)
+TestThroughTheMemstore = _case(ThroughTheMemstore, 35)
 TestNothingIsCleaned = _case(NothingIsCleaned, 60)

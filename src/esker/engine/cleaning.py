@@ -63,8 +63,8 @@ class Cleaner:
     def run(self) -> int:
         """One round: how many things were deleted for good."""
         self._collect()
-        self.ran_s = now_s = self._lake.world.monotonic_s()
         notes = {item.key: _DECODER.decode(item.record.value) for item in items(self._lake.kv, self._notes)}
+        self.ran_s = now_s = self._lake.world.monotonic_s()  # after that: some were perhaps made while we looked
         self._seen_s = {key: self._seen_s.get(key, now_s) for key in notes}
         # A tree that another was to leave files to tells which those are, so it stays until that one is gone.
         needed = {tree for waste in notes.values() for tree in waste.kept_trees}

@@ -19,6 +19,7 @@ from typing import Final
 from esker.engine import cleaning, protection
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
+from esker.engine.snapshots import folding
 from esker.errors import ContentionError, EskerError, ForbiddenError, InvalidError, Kind
 from esker.format.names import digest_of
 from esker.model import Claim, Commit, CommitID, FileName, LayerID, Repository
@@ -60,7 +61,8 @@ def commit(
             raise _nothing(repo, branch, started, record)
         basis = basis or record.basis(())
         parent = lake.commits(repo).get(record.commit)
-        tree = fold(lake, repo, parent.tree, basis)
+        with folding(lake, repo, branch, basis):
+            tree = fold(lake, repo, parent.tree, basis)
         if digest_of(tree) == digest_of(parent.tree) and not allow_empty:
             if drop(lake, repo, branch, basis):
                 raise _nothing(repo, branch, started, record)

@@ -19,6 +19,7 @@ from esker.engine import layers, metrics
 from esker.engine.commit import drop, fold
 from esker.engine.lake import Lake
 from esker.engine.policy import Compaction
+from esker.engine.snapshots import folding
 from esker.format.names import digest_of
 from esker.model import Claim, Layer, Repository, Table
 from esker.refs.records import Basis, Branch
@@ -56,7 +57,8 @@ def compact(lake: Lake, repo: Repository, branch: str, how: Compaction, *, force
             return False
         basis = seen.basis()
         minor = how is Compaction.MINOR or seen.layers_only
-        return (_minor if minor else _major)(lake, repo, branch, basis, claim)
+        with folding(lake, repo, branch, basis):
+            return (_minor if minor else _major)(lake, repo, branch, basis, claim)
 
 
 def _minor(lake: Lake, repo: Repository, branch: str, basis: Basis, claim: Claim) -> bool:

@@ -69,22 +69,38 @@ def listing(
     """
     check_prefix(prefix)
     check_prefix(after)
-    past = lake.past(repo)
 
     def list_page(snapshot: Snapshot) -> Page:
-        def below(path: str) -> tuple[Sorted, int] | None:
-            return past.seek(snapshot.tree, path)
-
-        if snapshot.stack is None:
-            return page(below, prefix=prefix, after=after, delimiter=delimiter, amount=amount)
-        view = View(snapshot.stack, below)
-        found = page(view.seek, prefix=prefix, after=after, delimiter=delimiter, amount=amount)
-        if view.windows > 1:  # read at several moments, then: read again, as much as can be at one
-            view = View(snapshot.stack, below, SCAN_LIMIT_MAX)
-            found = page(view.seek, prefix=prefix, after=after, delimiter=delimiter, amount=amount)
-        return found
+        return page_of(lake, repo, snapshot, prefix=prefix, after=after, delimiter=delimiter, amount=amount)
 
     return read(lake, repo, ref, "list", list_page)
+
+
+def page_of(
+    lake: Lake,
+    repo: Repository,
+    snapshot: Snapshot,
+    *,
+    prefix: str = "",
+    after: str = "",
+    delimiter: str = "",
+    amount: int = PAGE_MAX,
+) -> Page:
+    """A page of what a snapshot shows."""
+    past = lake.past(repo)
+
+    def below(path: str) -> tuple[Sorted, int] | None:
+        return past.seek(snapshot.tree, path)
+
+    if snapshot.stack is None:
+        return page(below, prefix=prefix, after=after, delimiter=delimiter, amount=amount)
+    view = View(snapshot.stack, below)
+    found = page(view.seek, prefix=prefix, after=after, delimiter=delimiter, amount=amount)
+    if view.windows > 1 and any(layer.token for layer in snapshot.stack.layers):
+        # Read at several moments, and tokens may have changed between: read again, as much as can be at one.
+        view = View(snapshot.stack, below, SCAN_LIMIT_MAX)
+        found = page(view.seek, prefix=prefix, after=after, delimiter=delimiter, amount=amount)
+    return found
 
 
 def put(lake: Lake, repo: Repository, branch: str, entry: Entry, *, if_absent: bool = False) -> None:
@@ -173,6 +189,8 @@ def check_prefix(prefix: str) -> int:
 
 def check_entry(entry: Entry) -> None:
     """InvalidError unless it can be committed."""
+    if _is_plain(entry):
+        return
     check_path(entry.path)
     texts = [entry.address, entry.checksum, entry.content_type, *entry.metadata.keys(), *entry.metadata.values()]
     if not all(isinstance(text, str) for text in texts):
@@ -185,6 +203,22 @@ def check_entry(entry: Entry) -> None:
         raise InvalidError(Kind.INVALID_ARGUMENT, f"{entry.path!r}: a size is a number from 0 up, not {entry.size!r}")
     if type(entry.mtime_ms) is not int or not -(1 << 63) <= entry.mtime_ms < 1 << 63:
         raise InvalidError(Kind.INVALID_ARGUMENT, f"{entry.path!r}: {entry.mtime_ms!r} is no time in milliseconds")
+
+
+def _is_plain(entry: Entry) -> bool:
+    """Whether a look is enough to see that all is well, as it is of most entries."""
+    try:
+        texts = "".join((entry.path, entry.address, entry.checksum, entry.content_type))
+    except TypeError:
+        return False
+    return (
+        texts.isascii()
+        and 0 < len(entry.path) <= PATH_BYTES_MAX
+        and type(entry.size) is type(entry.mtime_ms) is int
+        and 0 <= entry.size < 1 << 63
+        and 0 <= entry.mtime_ms < 1 << 63
+        and not entry.metadata
+    )
 
 
 def _is_utf8(text: str) -> bool:

@@ -19,6 +19,7 @@ all of these in one.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -27,19 +28,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esker.engine import layers, protection
-from esker.engine.commit import NO_METADATA, record_commit
+from esker.engine.commit import NO_METADATA, fold, record_commit
 from esker.engine.entries import check_prefix
 from esker.engine.lake import Lake
 from esker.engine.landing import Already, clean_head, land
 from esker.engine.protection import Action
-from esker.engine.snapshots import Snapshot, of_record
+from esker.engine.snapshots import Snapshot, folding, of_record
 from esker.errors import ConflictError, ContentionError, InvalidError, Kind, NotFoundError, OutcomeUnknownError
 from esker.model import CommitID, Repository
 from esker.refs import history, stored
 from esker.refs.names import check_branch, did_you_mean
 from esker.refs.records import Branch
 from esker.staging.stack import View
-from esker.stores.kv import Record, items
+from esker.stores.kv import KEY_BYTES_MAX, Record, items
 from esker.streams.arrays import bools, only_chunk
 from esker.streams.listing import Sorted, page
 from esker.streams.rows import Changes, within
@@ -92,20 +93,23 @@ _DECODER: Final = msgspec.msgpack.Decoder(Job)
 
 
 def start(lake: Lake, repo: Repository, branch: str, *, job_id: str = "", transaction: bool = False) -> Job:
-    """A job that is to be published to `branch`. Starting the same again, with an id of the caller's, is no error."""
+    """A job that is to be published to `branch`. Starting the same again, with an id of the caller's, is no error, and
+    an aborted one begins anew; ConflictError if it is published already, or for another branch."""
     protection.check(lake, repo, branch, Action.COMMIT)
     job_id = check_branch(job_id or lake.world.token(_ID_BYTES))  # an id is part of a branch's name
     now_ms = lake.world.now_ms()
     base = lake.branches(repo).get(branch).commit
     job = Job(id=job_id, branch=branch, base=base, started_ms=now_ms, seen_ms=now_ms, transaction=transaction)
+    if not lake.kv.put_if(_partition(repo), job_id.encode(), _ENCODER.encode(job), None):
+        known = get(lake, repo, job_id)
+        if (known.branch, known.transaction) == (branch, transaction) and known.state is JobState.ABORTED:
+            known = _revived(lake, repo, job)
+        if (known.branch, known.state, known.transaction) != (branch, JobState.RUNNING, transaction):
+            raise ConflictError(Kind.JOB_EXISTS, f"job {job_id!r} of {repo.name!r} is known: draw another id")
+        job = known
     if transaction:
-        lake.branches(repo).create(job.own_branch, base, hidden=True, layers_only=True)
-    if lake.kv.put_if(_partition(repo), job_id.encode(), _ENCODER.encode(job), None):
-        return job
-    known, _ = _read(lake, repo, job_id)
-    if (known.branch, known.state, known.transaction) != (branch, JobState.RUNNING, transaction):
-        raise ConflictError(Kind.JOB_EXISTS, f"job {job_id!r} of {repo.name!r} is known: draw another id")
-    return known
+        _create_branch(lake, repo, job)
+    return job
 
 
 def get(lake: Lake, repo: Repository, job_id: str) -> Job:
@@ -113,15 +117,31 @@ def get(lake: Lake, repo: Repository, job_id: str) -> Job:
     return _read(lake, repo, job_id)[0]
 
 
-def every(lake: Lake, repo: Repository) -> Iterator[Job]:
-    """All jobs that are known, in order of id."""
-    for item in items(lake.kv, _partition(repo)):
+def every(lake: Lake, repo: Repository, *, after: str = "") -> Iterator[Job]:
+    """All jobs that are known behind `after`, in order of id."""
+    start = after.encode(errors="replace") + b"\0" if after else b""
+    for item in items(lake.kv, _partition(repo), start[:KEY_BYTES_MAX]):
         yield _decode(item.key.decode(), item.record)
 
 
 def beat(lake: Lake, repo: Repository, job_id: str) -> Job:
     """A sign of life. ConflictError if the job was aborted meanwhile."""
     return _change(lake, repo, job_id, lambda job: msgspec.structs.replace(_running(repo, job), seen_ms=_now(lake)))
+
+
+def commit_task(lake: Lake, repo: Repository, job_id: str, task: str, said: bytes) -> None:
+    """Keep what a task says it wrote until its job is published, instead of what it said before."""
+    job = _running(repo, get(lake, repo, job_id))
+    lake.blobs(repo).put(_task_blob(job, task), said)
+
+
+def tasks(lake: Lake, repo: Repository, job_id: str) -> Iterator[bytes]:
+    """What each task of a job said last."""
+    blobs, job = lake.blobs(repo), get(lake, repo, job_id)
+    for info in blobs.list(_task_blob(job, "")):
+        said = blobs.get(info.name)
+        assert said is not None, "nobody deletes blobs of a job that runs"
+        yield said
 
 
 def publish(
@@ -219,6 +239,9 @@ def abort(lake: Lake, repo: Repository, job_id: str) -> Job:
             lambda now: msgspec.structs.replace(now, state=JobState.PUBLISHED, commit=landed),
         )
     if job.transaction:
+        for inner in list(every(lake, repo)):  # should it begin anew, nothing of theirs may be part of that
+            if inner.branch == job.own_branch and inner.state is JobState.RUNNING:
+                abort(lake, repo, inner.id)
         _drop_branch(lake, repo, job)
     return job
 
@@ -274,8 +297,41 @@ def _land(
     def wanted() -> None:
         _running(repo, get(lake, repo, job.id))
 
-    clean_head(lake, repo, job.branch)  # told before the work, not after
-    return land(lake, repo, job.branch, make, wanted=wanted)
+    for _ in range(_TRIES_MAX):
+        try:
+            clean_head(lake, repo, job.branch)  # told before the work, not after
+            return land(lake, repo, job.branch, make, wanted=wanted)
+        except InvalidError as error:
+            if error.kind is not Kind.DIRTY_BRANCH or not _commit_directories(lake, repo, job, committer):
+                raise
+    raise ContentionError(Kind.CONTENTION, f"branch {job.branch!r} of {repo.name!r} kept changing: try again")
+
+
+def _commit_directories(lake: Lake, repo: Repository, job: Job, committer: str) -> bool:
+    """Commit what is staged, if it is nothing but marks of directories: those who write files make them on the way, and
+    no one thinks of them as changes. Whether it was."""
+    branches, past = lake.branches(repo), lake.past(repo)
+    sealed = branches.update(job.branch, lambda record: record.rotated(branches.fresh_token()))
+    assert sealed is not None
+    basis = sealed.basis()
+    before = lake.commits(repo).get(sealed.commit).tree
+    with folding(lake, repo, job.branch, basis):
+        tree = fold(lake, repo, before, basis)
+    for deltas in past.diff(before, tree):
+        marks = pc.and_(pc.ends_with(deltas["path"], "/"), pc.equal(deltas["size"], 0))
+        if not pc.all(marks).as_py():
+            return False
+    made = record_commit(
+        lake,
+        repo,
+        tree=tree,
+        parents=(sealed.commit,),
+        message=f"Directories for job {job.id}",
+        committer=committer,
+        metadata={JOB: f"{job.id}/directories"},
+    )
+    branches.update(job.branch, partial(Branch.advanced, commit=made, basis=basis))
+    return True  # or others were first: it is looked at again
 
 
 def _publish_in_transaction(
@@ -373,15 +429,40 @@ def _shows(lake: Lake, repo: Repository, snapshot: Snapshot, prefix: str) -> boo
 
 
 def _check_blobs(lake: Lake, repo: Repository, job: Job, changes: Changes) -> None:
-    """InvalidError if a blob that the job says it wrote is not there: one listing, however many files."""
-    named = {address for address in changes.rows["address"].to_pylist() if address.startswith(job.data)}
+    """InvalidError if a blob that the job says it wrote is not there as it says: one listing, however many files."""
+    rows = zip(changes.rows["address"].to_pylist(), changes.rows["size"].to_pylist(), strict=True)
+    named = {(address, size) for address, size in rows if address.startswith(job.data)}
     if named:
-        named -= {info.name for info in lake.blobs(repo).list(job.data)}
+        lake.blobs(repo).settle()
+        named -= {(info.name, info.size) for info in lake.blobs(repo).list(job.data)}
     if named:
         raise InvalidError(
             Kind.BLOB_NOT_FOUND,
-            f"job {job.id!r} of {repo.name!r} names {len(named)} blobs that are not there, {min(named)!r} for one",
+            f"job {job.id!r} of {repo.name!r} names {len(named)} blobs that are not there, or have another size, "
+            f"{min(named)[0]!r} for one",
         )
+
+
+def _revived(lake: Lake, repo: Repository, fresh: Job) -> Job:
+    """An aborted job, from the beginning. What it may have published late is looked for first: after that, nothing of
+    its former life can land below the base that it has now."""
+    ended = abort(lake, repo, fresh.id)
+    if ended.state is not JobState.ABORTED:
+        return ended
+    fresh = msgspec.structs.replace(fresh, base=lake.branches(repo).get(fresh.branch).commit)
+    return _change(lake, repo, fresh.id, lambda now: fresh if now.state is JobState.ABORTED else now)
+
+
+def _create_branch(lake: Lake, repo: Repository, job: Job) -> None:
+    try:
+        lake.branches(repo).create(job.own_branch, job.base, hidden=True, layers_only=True)
+    except ConflictError:
+        if not lake.branches(repo).get(job.own_branch).layers_only:
+            raise
+
+
+def _task_blob(job: Job, task: str) -> str:
+    return f"{job.data}.tasks/{task}"
 
 
 def _drop_branch(lake: Lake, repo: Repository, job: Job) -> None:

@@ -1,6 +1,7 @@
 """A lake, opened: the stores, and what the verbs share. Frozen; every verb is a function over it."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,8 @@ class Lake:
     """From a URL. What it returns is kept, too."""
     settings: Settings = DEFAULTS
     world: World = REAL
+    pool: Executor | None = None
+    """For work that nobody waits for. Nothing that runs in it may wait for it."""
     remembered: dict[tuple[str, bytes], tuple[float, Any]] = field(default_factory=dict)
     """Settings of repositories, and when they were read: for `engine.protection`."""
     open_tokens: dict[tuple[str, str], Branch] = field(default_factory=dict)
@@ -41,6 +44,8 @@ class Lake:
     """The claim last seen on a branch, and when first: for `engine.compaction`."""
     sensors: dict[str, Any] = field(default_factory=dict)
     """For `engine.sensor`: one."""
+    readers: dict[str, Any] = field(default_factory=dict)
+    """For `engine.readahead`: one."""
     cleaners: dict[str, Any] = field(default_factory=dict)
     """For `engine.cleaning`."""
     _stores: dict[str, BlobStore] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from esker.engine import sensor
 from esker.engine.lake import Lake
 from esker.engine.snapshots import present
 from esker.errors import ContentionError, CorruptError, EskerError, ForbiddenError, Kind, PreconditionError
-from esker.model import Entry, Layer, LayerID, Repository
+from esker.model import Entry, Layer, LayerID, Repository, Table
 from esker.refs.records import LAYERS_MAX, Branch
 from esker.streams.entries import changes_of
 from esker.streams.prefixes import minimal
@@ -109,18 +109,20 @@ def lay_upon(lake: Lake, repo: Repository, branch: str, decide: Callable[[Branch
     raise ContentionError(Kind.CONTENTION, f"branch {branch!r} of {repo.name!r} kept changing: try again")
 
 
-def write(lake: Lake, repo: Repository, where: str, changes: Changes) -> Layer:
-    """A layer of these changes, its tables written for a branch and level: `main/L1`. Nothing points to it yet."""
+def write(lake: Lake, repo: Repository, where: str, changes: Changes, written: tuple[Table, ...] = ()) -> Layer:
+    """A layer of these changes, its tables written for a branch and level: `main/L1`. If there are no rows, of tables
+    that are `written` already. Nothing points to it yet."""
     tables = lake.tables(repo)
     deletes = minimal(changes.deletes)
     many = len(deletes) > DELETES_MAX
-    return Layer(
-        id=fresh_id(lake),
-        tables=tables.write(changes.rows, where) if changes.rows.num_rows else (),
-        deletes=() if many else deletes,
-        more_deletes=tables.write_prefixes(changes_of(deletes=deletes), where) if many else None,
-        made_ms=lake.world.now_ms(),
-    )
+    with lake.past(repo).writing_behind():  # several tables at once, and their filters meanwhile
+        return Layer(
+            id=fresh_id(lake),
+            tables=tables.write(changes.rows, where) if changes.rows.num_rows else written,
+            deletes=() if many else deletes,
+            more_deletes=tables.write_prefixes(changes_of(deletes=deletes), where) if many else None,
+            made_ms=lake.world.now_ms(),
+        )
 
 
 def again(lake: Lake, repo: Repository, branch: str, record: Branch, layer: Layer) -> Layer:

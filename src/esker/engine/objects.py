@@ -6,6 +6,7 @@ leaves a blob that nothing names. Addresses are never used twice, so no reader e
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from esker.engine import entries, layers
@@ -34,6 +35,32 @@ def put(
     record = lake.branches(repo).get(branch)  # before anything is uploaded
     if if_absent and present(lake, repo, record, path):
         raise layers.already_there(repo, branch, path)
+    entry = _store(lake, repo, path, chunks, content_type, metadata)
+    entries.put(lake, repo, branch, entry, if_absent=if_absent)
+    return entry
+
+
+def put_many(lake: Lake, repo: Repository, branch: str, new: Mapping[str, Iterable[bytes]]) -> list[Entry]:
+    """Store the bytes at each path, several at a time, and stage them with few swaps: their entries, in the same order.
+    If this fails, none or some of them are staged, as `entries.write_many` says."""
+    for path in new:
+        entries.check_path(path)
+    lake.branches(repo).get(branch)  # before anything is uploaded
+    with ThreadPoolExecutor(lake.settings.threads) as pool:
+        stored = list(pool.map(lambda path: _store(lake, repo, path, new[path]), new))
+    entries.write_many(lake, repo, branch, stored)
+    return stored
+
+
+def _store(
+    lake: Lake,
+    repo: Repository,
+    path: str,
+    chunks: Iterable[bytes],
+    content_type: str = "",
+    metadata: Mapping[str, str] = NO_METADATA,
+) -> Entry:
+    """Store bytes, which nothing names yet."""
     address = fresh_address(lake)
     md5 = hashlib.md5(usedforsecurity=False)
 
@@ -43,7 +70,7 @@ def put(
             yield chunk
 
     size = lake.blobs(repo).put_stream(address, hashed())
-    entry = Entry(
+    return Entry(
         path=path,
         address=address,
         size=size,
@@ -52,8 +79,6 @@ def put(
         content_type=content_type,
         metadata=dict(metadata),
     )
-    entries.put(lake, repo, branch, entry, if_absent=if_absent)
-    return entry
 
 
 def read(lake: Lake, repo: Repository, entry: Entry, start: int = 0, length: int | None = None) -> Iterator[bytes]:

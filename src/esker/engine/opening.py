@@ -69,7 +69,7 @@ def open_stores(url: str, *, kv: str | None = None, settings: Settings = DEFAULT
         pool.shutdown()
         store.close()
 
-    lake = Lake(kv=store, open_past=open_past, open_blobs=_open_blobs, settings=settings, world=world)
+    lake = Lake(kv=store, open_past=open_past, open_blobs=_open_blobs, settings=settings, world=world, pool=pool)
     return Opened(lake, close)
 
 

@@ -16,7 +16,7 @@ from esker.engine import layers, protection
 from esker.engine.entries import check_path, check_prefix
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
-from esker.engine.snapshots import Snapshot, of_record, staged
+from esker.engine.snapshots import Snapshot, folding, of_record, staged
 from esker.errors import ContentionError, Kind
 from esker.model import Layer, Repository
 from esker.refs.records import Basis, Branch
@@ -73,9 +73,12 @@ def _restore(lake: Lake, repo: Repository, branch: str, committed: Callable[[Sna
         seen = branches.update(branch, lambda record: record.rotated(branches.fresh_token()))
         assert seen is not None
         basis = seen.basis()
-        changes = committed(of_record(lake, repo, seen, basis.layers))
+        with folding(lake, repo, branch, basis):
+            changes = committed(of_record(lake, repo, seen, basis.layers))
         if changes.num_rows == 0:
-            return
+            if branches.get(branch).holds(basis):
+                return
+            continue  # what fell off meanwhile may be gone, unnoticed
         layer = layers.write(lake, repo, f"{branch}/L1", Changes(changes))
 
         def on_top(now: Branch, basis: Basis = basis, layer: Layer = layer) -> Branch | None:

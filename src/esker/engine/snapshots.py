@@ -5,17 +5,18 @@ that came from a record's layers within half of that time stands. A later one st
 still has all of these layers; else it is read again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from esker.engine import metrics
+from esker.engine import metrics, readahead
 from esker.engine.lake import Lake
 from esker.engine.refs import Ref, resolve
 from esker.errors import ContentionError, CorruptError, Kind
 from esker.model import Entry, FileName, Layer, Repository
-from esker.refs.records import Branch
+from esker.refs.records import Basis, Branch
 from esker.staging.stack import Stack
 from esker.staging.tables import UNKNOWN
 from esker.streams.entries import CHANGES, NO_CHANGES
@@ -61,6 +62,8 @@ def snapshot_of(lake: Lake, repo: Repository, found: Ref, op: str) -> Snapshot:
         return Snapshot(tree, None, tree)
     looks = not found.record.clean or not lake.settings.dirty_read_optimization
     metrics.branch_read(repo.name, found.branch, dirty=not found.record.clean, staging=looks, op=op)
+    if looks:
+        readahead.of(lake).was_read(repo, found.branch, found.record)
     return Snapshot(found.record.compacted or tree, lake.stack(repo, found.record) if looks else None, tree)
 
 
@@ -86,6 +89,20 @@ def staged(lake: Lake, repo: Repository, snapshot: Snapshot, start: str = "", st
     deltas = lake.past(repo).diff(snapshot.committed, snapshot.tree, WHOLE_ROW, start, stop)
     rows = pa.concat_tables([NO_CHANGES, *(some.select(CHANGES.names) for some in deltas)]).combine_chunks()
     return folded.over(Changes(rows))
+
+
+@contextmanager
+def folding(lake: Lake, repo: Repository, branch: str, basis: Basis) -> Iterator[None]:
+    """While what `basis` names is folded. If it falls off the branch and is taken away before it was read, that is a
+    ContentionError, and no damage."""
+    try:
+        yield
+    except CorruptError as error:
+        if error.kind is not Kind.MISSING_FILE or lake.branches(repo).get(branch).holds(basis):
+            raise
+        raise ContentionError(
+            Kind.CONTENTION, f"branch {branch!r} of {repo.name!r} changed faster than it could be folded: try again"
+        ) from error
 
 
 def of_record(lake: Lake, repo: Repository, record: Branch, layers: tuple[Layer, ...]) -> Snapshot:

@@ -13,7 +13,7 @@ from esker.engine import layers, protection
 from esker.engine.commit import fold
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
-from esker.engine.snapshots import of_record, staged
+from esker.engine.snapshots import folding, of_record, staged
 from esker.errors import ConflictError, ContentionError, InvalidError, Kind, NotFoundError
 from esker.model import FileName, Layer, Repository, Stash
 from esker.refs.names import check_tag, did_you_mean
@@ -42,7 +42,9 @@ def stash(lake: Lake, repo: Repository, branch: str, name: str) -> Stash:
                 Kind.NO_CHANGES, f"nothing is staged on {branch!r} of {repo.name!r}, so nothing to stash"
             )
         _check_room(seen, branch, name)  # before anything is written
-        made = Stash(commit=seen.commit, layers=_layers(lake, repo, branch, seen), made_ms=lake.world.now_ms())
+        with folding(lake, repo, branch, basis):
+            set_aside = _layers(lake, repo, branch, seen)
+        made = Stash(commit=seen.commit, layers=set_aside, made_ms=lake.world.now_ms())
 
         def aside(record: Branch, made: Stash = made, basis: Basis = basis) -> Branch | None:
             _check_room(record, branch, name)
@@ -113,9 +115,10 @@ def _pop_merged(lake: Lake, repo: Repository, branch: str, name: str, found: Sta
     assert seen is not None
     basis = seen.basis()
     base = commits.get(found.commit).tree
-    source = past.apply(base, lake.stack_of(repo, found.layers).fold())
-    dest = fold(lake, repo, commits.get(seen.commit).tree, basis)
-    merged = past.merge(base, source, dest, strategy)
+    with folding(lake, repo, branch, basis):
+        source = past.apply(base, lake.stack_of(repo, found.layers).fold())
+        dest = fold(lake, repo, commits.get(seen.commit).tree, basis)
+        merged = past.merge(base, source, dest, strategy)
     if merged.tree is None:
         shown = ", ".join(map(repr, merged.conflicts[:3])) + ("..." if len(merged.conflicts) > 3 else "")
         raise ConflictError(

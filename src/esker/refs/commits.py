@@ -92,7 +92,7 @@ class Commits:
         record = _encoded(commit)
         name = _digest(record)
         behind[name] = record
-        self._keep(name, commit, len(record))
+        self._keep(name, _DECODER.decode(record), len(record))  # as it will be read, not as it was given
         return name
 
     @contextmanager

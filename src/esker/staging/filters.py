@@ -48,9 +48,13 @@ class Filters:
 
     def may_hold(self, table: Table, path: bytes) -> bool:
         """False if the table surely does not hold the path, which lies between its first and last."""
+        return may_hold(self.fetch(table), path)
+
+    def fetch(self, table: Table) -> bytes:
+        """The filter of a table; empty if it has none."""
         if not _ROWS_MIN <= table.count <= _ROWS_MAX:
-            return True
-        return may_hold(self._cache.get_or_load(table.file, lambda: self._load(table.file)), path)
+            return b""
+        return self._cache.get_or_load(table.file, lambda: self._load(table.file))
 
     def delete(self, file: FileName) -> None:
         self._cache.drop(file)

@@ -14,8 +14,8 @@ import pyarrow as pa
 from esker.model import Entry, Layer
 from esker.staging import tokens
 from esker.staging.tables import UNKNOWN, Tables, Unknown
-from esker.stores.kv import KVStore
-from esker.streams.arrays import after_prefix
+from esker.stores.kv import SCAN_LIMIT_MAX, KVStore
+from esker.streams.arrays import after_prefix, bools
 from esker.streams.entries import NO_CHANGES, entries_in
 from esker.streams.listing import Seek, Sorted
 from esker.streams.prefixes import NO_PREFIXES
@@ -92,11 +92,11 @@ class Stack:
         if not layer.tables:
             return []
         rows = self.tables.some(layer, start.decode(), rows_max)
-        deleted = rows["tombstone"].to_pylist()
-        return [
-            (entry.path.encode(), tokens.encode(None if gone else entry))
-            for entry, gone in zip(entries_in(rows), deleted, strict=True)
-        ]
+        values = [tokens.TOMBSTONE] * rows.num_rows
+        alive = np.flatnonzero(~bools(rows["tombstone"]))
+        for at, entry in zip(alive.tolist(), entries_in(rows.take(pa.array(alive))), strict=True):
+            values[at] = tokens.encode(entry)
+        return list(zip(rows["path"].cast(pa.binary()).to_pylist(), values, strict=True))
 
     def _changes(self, layer: Layer, start: str, stop: str | None) -> pa.Table:
         if layer.token:
@@ -138,6 +138,7 @@ class View:
         if window is None or not window.start <= start or (window.end is not None and start > window.end):
             window = self._window = self._stack.window(start, self._rows_max)
             self.windows += 1
+            self._rows_max = min(2 * self._rows_max, SCAN_LIMIT_MAX)  # where one is not enough, it is mostly many
         return window
 
 
@@ -170,9 +171,12 @@ class _Overlaid:
         at = first
         for number in staged:
             path = window.paths[number]
-            at = places[number] = self._rows.find(path, at)
+            if at < len(self._rows) and self._rows.path(at) < path:
+                at = self._rows.find(path, at + 1)
+            places[number] = at
             if at < stop and self._rows.path(at) == path:
                 shown[at] = False
+                at += 1  # where entries that follow each other were deleted, each is found at once
         kept = np.flatnonzero(shown)
         before = np.searchsorted(kept, [places[number] for number in live])
         self._order = np.insert(kept, before, [~number for number in live])

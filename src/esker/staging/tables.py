@@ -44,9 +44,10 @@ class Tables:
         self._files = files
         self._filters = filters
 
-    def write(self, changes: pa.Table, where: str) -> tuple[Table, ...]:
-        """Store sorted changes as one or several tables, to which nothing points yet."""
-        rows = max(ROWS, -(-changes.num_rows // TABLES_MAX))
+    def write(self, changes: pa.Table, where: str, rows_min: int = 0) -> tuple[Table, ...]:
+        """Store sorted changes as one or several tables, to which nothing points yet; each but the last of at least so
+        many rows, and more if they would be too many tables."""
+        rows = max(rows_min or ROWS, -(-changes.num_rows // TABLES_MAX))
         written = []
         for start in range(0, changes.num_rows, rows):
             some = changes.slice(start, rows).combine_chunks()
@@ -112,6 +113,11 @@ class Tables:
         if layer.more_deletes is None:
             return path.startswith(layer.deletes)
         return layer.more_deletes.min <= path and self.deletes(layer).covers(path.encode())
+
+    def fetch(self, table: Table) -> None:
+        """Bring in a table and its filter."""
+        self._filters.fetch(table)
+        self._files.read_layers([table.file])
 
     def read_ahead(self, layers: Iterable[Layer], start: str, stop: str | None, *, whole: bool) -> None:
         """Bring in, at once, what of these layers lies from `start` on and before `stop`: the first table of each, or

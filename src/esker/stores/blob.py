@@ -78,6 +78,9 @@ class BlobStore(ABC):
         """A URL by which anybody may GET or PUT this one blob for a while; None if the store has no such thing."""
         return None
 
+    def settle(self) -> None:
+        """Make durable what others wrote to the store's place by themselves. Most stores need nothing for that."""
+
     def drop_cached(self, name: str) -> bool:
         """Forget a local copy of the blob, found to be damaged; whether there may have been one."""
         return False

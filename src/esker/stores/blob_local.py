@@ -146,6 +146,9 @@ class LocalBlobs(BlobStore):
 
         return self._with_blob(source, fill) or False
 
+    def settle(self) -> None:
+        os.sync()  # one call, where flushing files by name would be one for each
+
     def close(self) -> None:
         root, self._root = self._root, -1
         if root >= 0:

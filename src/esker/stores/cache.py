@@ -213,6 +213,9 @@ class DiskCache(BlobStore):
     def presign(self, method: str, name: str, seconds: int) -> str | None:
         return self._store.presign(method, name, seconds)
 
+    def settle(self) -> None:
+        self._store.settle()
+
     def close(self) -> None:
         self._store.close()
 

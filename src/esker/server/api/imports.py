@@ -1,0 +1,119 @@
+"""Imports: start one, see how far it is, cancel it. Each runs in a thread of the server that it was started on."""
+
+import logging
+import threading
+from typing import Any, Final
+
+from esker.auth import Need
+from esker.engine import imports
+from esker.engine.imports import Source, Task
+from esker.errors import ContentionError, Kind
+from esker.model import Repository
+from esker.server import places, wire
+from esker.server.api.answers import commit_of
+from esker.server.call import Call, NoQuery, Operation
+
+RUNNING_MAX: Final = 16
+"""Imports that a process runs at once. They mostly wait for the store."""
+
+_LOG: Final = logging.getLogger("esker.server")
+_PLACES: Final = threading.BoundedSemaphore(RUNNING_MAX)
+
+
+class ImportQuery(NoQuery, frozen=True, kw_only=True):
+    """Which import."""
+
+    id: str
+
+
+def import_start(call: Call[NoQuery, wire.ImportCreation]) -> wire.ImportCreationResponse:
+    """Start an import: it commits on the branch when it is done. Poll its status by the id."""
+    body, branch = call.body, call.path["branch"]
+    repo = call.writable_repo(force=bool(body.force))
+    if not _PLACES.acquire(blocking=False):
+        raise ContentionError(Kind.CONTENTION, f"{RUNNING_MAX} imports are running here already: try again later")
+    try:
+        name = imports.start(
+            call.lake,
+            repo,
+            branch,
+            [_source(call, location) for location in body.paths],
+            message=body.commit.message,
+            committer=call.identity.user,
+            metadata=body.commit.metadata or {},
+        )
+        # A daemon: who stops a server does not wait for its imports. Nothing is seen of one that did not end.
+        threading.Thread(target=_run, args=(call, repo, name), name=f"import-{name}", daemon=True).start()
+    except BaseException:
+        _PLACES.release()
+        raise
+    return wire.ImportCreationResponse(id=name)
+
+
+def import_status(call: Call[ImportQuery, None]) -> wire.ImportStatus:
+    """How far an import is."""
+    repo = call.repo
+    task = imports.status(call.lake, repo, call.path["branch"], call.query.id)
+    return _status(call, repo, task)
+
+
+def import_cancel(call: Call[ImportQuery, None]) -> None:
+    """Have an import stop: nothing will have changed. 409 if it is over."""
+    imports.cancel(call.lake, call.repo, call.path["branch"], call.query.id)
+
+
+def _run(call: Call[Any, Any], repo: Repository, name: str) -> None:
+    try:
+        imports.run(call.lake, repo, name)
+    except Exception:
+        _LOG.exception("import %s failed", name)
+        raise
+    finally:
+        _PLACES.release()
+
+
+def _source(call: Call[Any, Any], location: wire.ImportLocation) -> Source:
+    """A prefix is a whole directory, there and here: else it would take in its neighbours, and replace others."""
+    found = places.check_elsewhere(call.lake, call.server.sources, location.path)
+    if location.type == "object":
+        return Source(kind="object", address=found.address, destination=location.destination)
+    destination = location.destination
+    if destination and not destination.endswith("/"):
+        destination += "/"
+    return Source(kind="common_prefix", address=f"{found.address}/", destination=destination)
+
+
+def _status(call: Call[Any, Any], repo: Repository, task: Task) -> wire.ImportStatus:
+    return wire.ImportStatus(
+        completed=task.commit is not None,
+        update_time=task.updated,
+        ingested_objects=task.objects,
+        metarange_id=task.tree,
+        commit=commit_of(call.lake, repo, task.commit) if task.commit else None,
+        error=wire.Error(message=task.error) if task.error else None,
+    )
+
+
+_IMPORT = "/repositories/{repository}/branches/{branch}/import"
+
+OPERATIONS = [
+    Operation(
+        id="importStart",
+        method="POST",
+        path=_IMPORT,
+        need=Need.WRITE,
+        handler=import_start,
+        status=202,
+        statuses=(403,),
+    ),
+    Operation(id="importStatus", method="GET", path=_IMPORT, need=Need.READ, handler=import_status),
+    Operation(
+        id="importCancel",
+        method="DELETE",
+        path=_IMPORT,
+        need=Need.WRITE,
+        handler=import_cancel,
+        status=204,
+        statuses=(409,),
+    ),
+]

@@ -1,0 +1,117 @@
+"""Logs: JSON for machines, lines for people; all to standard error. One line a request, when its last byte has gone.
+
+A line names the operation and its path's template, never the path, the query or a header: whatever is secret travels in
+those. Signed URLs are good for as long as they are valid, so they are secrets too.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from esker.settings import LogFormat
+from esker.world import World
+
+_STDERR: Final = 2
+
+
+class Note:
+    """What the app tells of a request, for the log: nothing that came with it and may be secret."""
+
+    __slots__ = ("path", "request_id", "user")
+
+    def __init__(self) -> None:
+        self.path = ""
+        """The template."""
+        self.user = ""
+        self.request_id = ""
+
+
+class Line(msgspec.Struct, kw_only=True, gc=False):
+    """Of a request."""
+
+    time: datetime
+    level: str = "info"
+    logger: str = "esker.requests"
+    message: str = "request"
+    method: str
+    path: str
+    status: int
+    duration_ms: float
+    request_id: str
+    user: str
+
+
+class Requests:
+    """Logs requests: past `logging`, which would take more time than all else that a quick request costs."""
+
+    def __init__(self, form: LogFormat, world: World) -> None:
+        self._line: Callable[[Line], bytes] = _text_line if is_text(form) else msgspec.json.Encoder().encode
+        self._world = world
+
+    def log(self, method: str, note: Note, status: int, duration_s: float) -> None:
+        line = Line(
+            time=datetime.fromtimestamp(self._world.now_ms() / 1000, UTC),
+            method=method,
+            path=note.path,
+            status=status,
+            duration_ms=round(duration_s * 1000, 3),
+            request_id=note.request_id,
+            user=note.user,
+        )
+        os.write(_STDERR, self._line(line) + b"\n")
+
+
+def _text_line(line: Line) -> bytes:
+    told = f"{line.time:%H:%M:%S} {line.status} {line.duration_ms:8.1f} ms  {line.method} {line.path or '-'}"
+    return f"{told}  {line.user} {line.request_id}".rstrip().encode()
+
+
+_JSON: Final = msgspec.json.Encoder()
+
+
+class JSONFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            said["trace"] = self.formatException(record.exc_info)
+        return _JSON.encode(said).decode()
+
+
+class NotOfThreads(logging.Filter):
+    """Granian advises against many threads at every start. Most of ours wait, and the gate bounds those that work."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("Configuration allows spawning up to")
+
+
+def is_text(form: LogFormat) -> bool:
+    """Whether people read it."""
+    return form is LogFormat.TEXT or (form is LogFormat.AUTO and sys.stderr.isatty())
+
+
+def config(form: LogFormat) -> dict[str, Any]:
+    """For `logging.config.dictConfig`: what is not of a request, Granian's lines too."""
+    text = {"format": "%(asctime)s %(levelname)s %(message)s", "datefmt": "%H:%M:%S"}
+    handler = {"class": "logging.StreamHandler", "formatter": "esker", "filters": ["threads"]}
+    own = {"handlers": ["esker"], "level": "INFO", "propagate": False}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"esker": text if is_text(form) else {"()": f"{__name__}.{JSONFormatter.__name__}"}},
+        "filters": {"threads": {"()": f"{__name__}.{NotOfThreads.__name__}"}},
+        "handlers": {"esker": {**handler, "stream": "ext://sys.stderr"}},
+        "root": {"handlers": ["esker"], "level": "WARNING"},
+        "loggers": {"esker": own, "_granian": own},
+    }

@@ -1,0 +1,164 @@
+"""`serve`: one command, several processes, one port.
+
+    1. key      the lake's secret key is found, or made
+    2. admin    the first start makes the first user, and tells its key
+    3. workers  each a process of its own, which opens the lake for itself: nothing is shared across a fork
+    4. stop     SIGTERM or SIGINT: no new requests; those that run get `stop_s` to finish, as does what runs in the
+                background; the lake is closed
+
+Workers that die are started again; workers whose parent died stop. Servers on one lake need nothing of each other: all
+that they share is in its stores, and the secret key.
+"""
+
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import Final
+from wsgiref.types import WSGIApplication
+
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces
+from prometheus_client import CollectorRegistry
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from esker.auth import Directory
+from esker.auth.secret_key import secret_key_of
+from esker.engine.background import Background
+from esker.engine.opening import database_of, directory_of, open_stores
+from esker.errors import ConflictError, InvalidError, Kind
+from esker.server import logs
+from esker.server.app import create_app
+from esker.server.gate import Gate
+from esker.settings import ServerSettings, share_metrics
+from esker.stores.open_kv import open_kv
+from esker.world import REAL
+
+ADMIN: Final = "admin"
+"""The first user's name."""
+
+CONNECTIONS_MAX: Final = 4096
+"""Of a worker. Those beyond wait in the kernel."""
+
+STREAMS: Final = 112
+"""Answers that a worker sends at a time, beside the requests that it works on."""
+
+TURNING_AWAY: Final = 16
+"""Threads of a worker that are left when all else is at work."""
+
+
+def serve(settings: ServerSettings, *, tell: Callable[[str], object] = sys.stdout.write) -> None:
+    """Serve a lake until told to stop by a signal. `tell` is told, once in a lake's life, the first user's key."""
+    key = secret_key_of(settings, directory_of(settings.lake))
+    _check_shareable(settings)
+    _check_free(settings.host, settings.port)
+    _first_start(settings, key, tell)
+    _allow_connections()
+    multiprocessing.set_start_method("spawn", force=True)  # what this process has opened is no child's to use
+    metrics = Path(tempfile.mkdtemp(prefix="esker-metrics-"))
+    share_metrics(metrics)
+    server = Granian(
+        "esker",
+        settings.host,
+        settings.port,
+        interface=Interfaces.WSGI,
+        http=HTTPModes.http1,
+        websockets=False,
+        workers=settings.workers,
+        blocking_threads=settings.requests + STREAMS + TURNING_AWAY,
+        backlog=CONNECTIONS_MAX,
+        backpressure=CONNECTIONS_MAX,
+        workers_kill_timeout=settings.stop_s,
+        respawn_failed_workers=True,
+        log_dictconfig=logs.config(settings.log_format),
+    )
+    try:
+        server.serve(target_loader=partial(_worker, settings, key, metrics), wrap_loader=False)
+    finally:
+        shutil.rmtree(metrics, ignore_errors=True)
+
+
+def _worker(settings: ServerSettings, key: bytes, metrics: Path) -> WSGIApplication:
+    """What a worker serves: called in its process."""
+    threading.Thread(target=_stop_with_parent, args=(metrics,), name="parent", daemon=True).start()
+    lake, close = open_stores(settings.lake, kv=settings.kv or None, settings=settings)
+    background = Background(lake)
+    background.start()
+
+    def stop() -> None:
+        background.stop()
+        close()
+
+    Finalize(None, stop, exitpriority=0)  # not at exit: a process of `multiprocessing` ends without that
+    directory = Directory(lake.kv, REAL, key, login_s=settings.login_s)
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, str(metrics))  # type: ignore[no-untyped-call]
+    app = create_app(
+        lake,
+        storage=settings.lake,
+        directory=directory,
+        sources=settings.sources,
+        metrics=registry,
+    )
+    log = logs.Requests(settings.log_format, REAL)
+    return Gate(app, requests=settings.requests, streams=STREAMS, log=log, world=REAL)
+
+
+def _stop_with_parent(metrics: Path) -> None:
+    """Nobody else would stop a worker whose parent was killed, and it would keep the port."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    shutil.rmtree(metrics, ignore_errors=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _first_start(settings: ServerSettings, key: bytes, tell: Callable[[str], object]) -> None:
+    kv = open_kv(settings.kv or database_of(settings.lake))
+    try:
+        directory = Directory(kv, REAL, key)
+        if directory.is_set_up() or not settings.create_admin:
+            return
+        made = directory.set_up(ADMIN)
+    except ConflictError:  # another server was first, and told its key there
+        return
+    finally:
+        kv.close()
+    tell(
+        f"This lake has its first user now, {ADMIN!r}. This is their key, shown this once:\n"
+        f"  access key id      {made.key.id}\n"
+        f"  secret access key  {made.secret}\n"
+    )
+
+
+def _check_shareable(settings: ServerSettings) -> None:
+    """InvalidError if the workers would each have a lake of their own."""
+    if any(url.startswith("memory:") for url in (settings.lake, settings.kv)):
+        raise InvalidError(
+            Kind.INVALID_URL, "the processes of a server cannot share memory://: name a directory, file:///data/lake"
+        )
+
+
+def _allow_connections() -> None:
+    """As many open files as this user may have: systems start processes with far fewer than a server has clients."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _check_free(host: str, port: int) -> None:
+    """InvalidError if somebody listens there. The workers would not notice: they let each other listen, too."""
+    try:
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else error
+        message = f"cannot listen on {host} port {port}: {why}; set another port (ESKER_PORT)"
+        raise InvalidError(Kind.INVALID_ARGUMENT, message) from None
