@@ -463,6 +463,10 @@ class Layer(Body):
     creation_date: int
 
 
+class Appended(Body):
+    rows: int
+
+
 class LayerList(Body):
     results: list[Layer]
 

@@ -1,13 +1,18 @@
 """Layers of a branch: what is staged on it, compaction, stashes."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from esker.auth import Need
-from esker.engine import branches, compaction, stashes
+from esker.engine import branches, compaction, prepared, stashes
 from esker.engine.policy import Compaction
-from esker.server import wire
+from esker.errors import InvalidError, Kind
+from esker.model import CommitID
+from esker.server import uploads, wire
 from esker.server.call import Call, NoQuery, Operation
 from esker.tree.merge import Strategy
+
+LAYER_BYTES_MAX: Final = 256 << 20
+"""Of a Parquet file that is sent: it is held in memory. Some ten million entries."""
 
 
 class PopQuery(NoQuery, frozen=True, kw_only=True):
@@ -20,6 +25,36 @@ class CompactQuery(NoQuery, frozen=True, kw_only=True):
     """How far."""
 
     kind: Literal["minor", "major"] = "major"
+
+
+class LayerQuery(NoQuery, frozen=True, kw_only=True):
+    """What the layer replaces, and what must hold when it is laid."""
+
+    deletes: tuple[str, ...] = ()
+    expect_absent: tuple[str, ...] = ()
+    expect_head: str | None = None
+
+
+def append_layer(call: Call[LayerQuery, None]) -> wire.Appended:
+    """Stage any number of entries at once, all or nothing: the body is a Parquet file of them, sorted by path."""
+    repo, query = call.writable_repo(), call.query
+    received = bytearray()
+    for chunk in uploads.chunks(call.request, call.lake.world):
+        received += chunk
+        if len(received) > LAYER_BYTES_MAX:
+            raise InvalidError(
+                Kind.INVALID_ARGUMENT, f"a layer is sent in at most {LAYER_BYTES_MAX} bytes: send it in several"
+            )
+    rows = prepared.append(
+        call.lake,
+        repo,
+        call.path["branch"],
+        bytes(received) if received else [],
+        deletes=query.deletes,
+        expect_absent=query.expect_absent,
+        expect_head=CommitID(query.expect_head) if query.expect_head else None,
+    )
+    return wire.Appended(rows=rows)
 
 
 def list_layers(call: Call[NoQuery, None]) -> wire.LayerList:
@@ -87,6 +122,17 @@ _BRANCH = "/repositories/{repository}/branches/{branch}"
 _STASH = f"{_BRANCH}/stashes/{{stash}}"
 
 OPERATIONS = [
+    Operation(
+        id="appendLayer",
+        method="POST",
+        path=f"{_BRANCH}/layers",
+        need=Need.WRITE,
+        handler=append_layer,
+        status=201,
+        statuses=(412,),
+        ours=True,
+        upload=True,
+    ),
     Operation(id="listLayers", method="GET", path=f"{_BRANCH}/layers", need=Need.READ, handler=list_layers, ours=True),
     Operation(
         id="compactBranch",
