@@ -5,13 +5,14 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 UV_VERSION := 0.13.8
 BIN := .venv/bin
+JAR := src/esker/spark/esker-hadoop.jar
 
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: .venv/.ready postgres ## Install all that working on esker takes: .venv, PostgreSQL's programs
+setup: .venv/.ready postgres $(JAR) ## Install all that working on esker takes: .venv, PostgreSQL's programs, the jar for Spark
 
 # The lock pins every package with its hashes, the build backend among them, so nothing here depends on the day it is run.
 # From scratch whenever the lock changes: pip would leave what was taken off it.
@@ -27,6 +28,9 @@ setup: .venv/.ready postgres ## Install all that working on esker takes: .venv, 
 .PHONY: postgres
 postgres:
 	@scripts/postgres.sh
+
+$(JAR): .venv/.locked scripts/java.sh $(shell find java -type f)
+	scripts/java.sh
 
 .PHONY: check
 check: .venv/.ready ## All that CI checks besides the tests: lint, format, types, direction of imports
@@ -54,8 +58,12 @@ sim: .venv/.ready ## A million schedules of the simulator, and all of its mutant
 	$(BIN)/python -m esker.testing.simulation run --schedules 1000000 $(ARGS)
 
 .PHONY: demo
-demo: .venv/.ready ## A tour of what works, under a minute
-	$(BIN)/python demo/run.py
+demo: .venv/.ready $(JAR) ## A day of a data engineer, with Spark, in about a minute (KEEP=1: the server stays up)
+	@KEEP="$(KEEP)" $(BIN)/python demo/run.py
+
+.PHONY: tour
+tour: .venv/.ready ## A tour of versions, branches and merges in Python alone
+	@$(BIN)/python demo/tour.py
 
 .PHONY: bench
 bench: .venv/.ready ## All benchmarks (ARGS=--quick: small sizes)

@@ -1,270 +1,259 @@
-"""A tour of what works today, on a directory that is thrown away after: `make demo`."""
+"""A day of a data engineer, with Spark, on a directory that is thrown away after: `make demo`.
 
-import hashlib
+`make demo KEEP=1` leaves the server up at the end, to look around.
+"""
+
+import os
+import sys
 import tempfile
+import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
 import esker
-from esker.engine import layers
-from esker.model import CommitID, Entry
-from esker.streams.entries import changes_of
-from esker.tree.past import StoredPast
-from esker.tree.trees import TreeCounts
+import esker.spark
+from esker.spark.local_server import LocalServer
 
-TABLES = ("clicks", "orders", "returns", "stock", "visits")
-DAYS = 200
-FILES_A_DAY = 100
+DAYS = 8
+ORDERS_A_DAY = 5_000
+ORDERS = "lakefs://shop/main/orders"
 
-LAST_DAY = f"tables/orders/day={DAYS - 1:03}/"
+QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
 
 
 def main() -> None:
+    keep = os.environ.get("KEEP", "") not in ("", "0")
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nothing here needs a network
     with tempfile.TemporaryDirectory(prefix="esker-demo-") as directory, timed() as took:
-        place = (Path(directory) / "lake").as_uri()
-        say(f'lake = esker.open_lake("{place}")')
-        with esker.open_lake(place) as lake:
-            Tour(lake).run()
-    print(f"\n\nThat was the tour, in {took[0]:.1f} s. Where to go next:\n")
+        lake_url = (Path(directory) / "lake").as_uri()
+        say("A lake is a directory or a bucket. A server speaks for it, and Spark reads and writes it.")
+        with step("start a server on an empty lake"):
+            server = LocalServer(lake_url)
+        with step("start Spark: esker.spark.session(...)"):
+            spark = esker.spark.session(
+                endpoint=server.endpoint,
+                access_key=server.access_key,
+                secret_key=server.secret_key,
+                master="local[2]",
+                settings=QUIET,
+            )
+        try:
+            with esker.open_lake(lake_url) as lake:
+                Day(spark, lake).run()
+            spark.stop()
+            if keep:
+                leave_up(server)
+        finally:
+            server.stop()
+    print(f"\n\nThat was the day, in {took[0]:.0f} s. Where to go next:\n")
     say(
-        "docs/guide.md          the same by task, with examples to copy",
-        "docs/consistency.md    what is guaranteed when many write at once, and why",
-        "docs/architecture.md   how it works",
-        "make bench             how fast it is, next to bare pyarrow and git",
+        "README.md              the same in ten lines of Spark, and twenty of Python",
+        "docs/spark.md          Spark with esker: set-up, what is atomic, several tables, streams",
+        "docs/guide.md          Python, by task, with examples to copy",
+        "make tour              versions, branches and merges in Python alone, with what each of them reads and writes",
+        "make demo KEEP=1       the same, and the server stays up",
     )
 
 
-class Tour:
-    def __init__(self, lake: esker.Lake) -> None:
-        self.lake = lake
+class Day:
+    def __init__(self, spark: SparkSession, lake: esker.Lake) -> None:
+        self.spark = spark
         self.repo = lake.create_repository("shop")
         self.main = self.repo.branch("main")
 
     def run(self) -> None:
         self.load()
-        self.rewrite_a_partition()
-        self.throw_away_a_bad_batch()
+        self.rewrite_on_a_branch()
+        self.catch_a_bad_batch()
         self.race()
-        self.conflict()
-        self.drop_a_table()
+        self.write_two_tables()
         self.travel_in_time()
-        self.look_at_what_is_stored()
+        self.clean_up()
 
     def load(self) -> None:
-        chapter("1. A lake that exists already: 100,000 files become one commit")
+        chapter("1. Raw data, loaded into main: one job, one commit")
+        with step(f'orders.write.partitionBy("day").parquet("{ORDERS}")'):
+            orders(self.spark, range(DAYS)).write.partitionBy("day").parquet(ORDERS)
+        self.repo.tag("yesterday", "main")
+        name, commit = next(self.main.log())
+        files = sum(1 for _ in self.main.list("orders/"))
+        say("", f"commit {name[:12]}: {commit.message}, {files} files; tagged 'yesterday'. Its metadata tells the job:")
+        table(("key", "value"), [(key, value[:60]) for key, value in sorted(commit.metadata.items())])
+
+    def rewrite_on_a_branch(self) -> None:
+        chapter("2. A table rewritten on a branch; whoever reads main sees the old one until the merge, then the new")
+        self.repo.create_branch("reprice", "main")
+        with Watcher(self.main) as watcher:
+            with step("read lakefs://shop/main/orders, overwrite lakefs://shop/reprice/orders"):
+                changed = self.spark.read.parquet(ORDERS).withColumn("total", f.round(f.col("total") * 1.19, 2))
+                changed.write.mode("overwrite").partitionBy("day").parquet("lakefs://shop/reprice/orders")
+            before = total(self.spark, ORDERS)
+            on_branch = total(self.spark, "lakefs://shop/reprice/orders")
+            with step("main.merge('reprice')"):
+                self.main.merge("reprice")
+            after = total(self.spark, ORDERS)
+        table(("", "total of all orders"), [("main, before", before), ("reprice", on_branch), ("main, after", after)])
         say(
-            "An entry names a path, where its bytes lie, their size and checksum. No data is copied, or read.",
-            "So many at once are laid on the branch as one sorted file, and then committed like anything staged.",
+            "", f"A reader listed main's table {watcher.looks:,} times meanwhile, and saw {watcher.states} states of it"
         )
-        entries = [entry_of(name, day, file) for name in TABLES for day in range(DAYS) for file in range(FILES_A_DAY)]
-        rows = []
-        with self.counted("stage them all") as row:
-            layers.append(self.lake.engine, self.repo.record, "main", changes=changes_of(entries))
-        rows.append(row)
-        with self.counted("main.commit") as row:
-            self.main.commit("All tables, as they are")
-        rows.append(row)
-        with self.counted("repo.tag('monday', 'main')") as row:
-            self.repo.tag("monday", "main")
-        rows.append(row)
-        table(COUNTED, rows)
-        days = list(self.main.list("tables/orders/", delimiter="/"))
-        say("", f"tables/orders/ has {len(days)} days, the last one {days[-1]}")
+        for name, batch in (("bad", self.batch(-1.0)), ("good", self.batch(1.0))):
+            self.repo.create_branch(name, "main")
+            path = f"lakefs://shop/{name}/orders"
+            with step(f"append a day to {path}, and check it"):
+                batch.write.mode("append").partitionBy("day").parquet(path)
+                wrong = self.spark.read.parquet(path).where("total < 0").count()
+            if wrong:
+                say(f"  {wrong:,} orders have a negative total: the branch is deleted, and main never had any of it")
+            else:
+                self.main.merge(name)
+                say("  nothing wrong: merged, all of it at once")
+            self.repo.delete_branch(name)
+        days = self.spark.read.parquet(ORDERS).select("day").distinct().count()
+        say("", f"main has {days} days now.")
+        assert days == DAYS + 1
 
-    def rewrite_a_partition(self) -> None:
-        chapter("2. A partition rewritten on a branch, while readers of main see the old one")
-        say("A branch is one small record, whatever the size of the lake.")
-        rows = []
-        with self.counted("repo.create_branch('restate', 'main')") as row:
-            restate = self.repo.create_branch("restate", "main")
-        rows.append(row)
-        with self.counted("restate.delete_prefix(<the last day>)") as row:
-            restate.delete_prefix(LAST_DAY)
-        rows.append(row)
-        with self.counted("40 x restate.put(...), each durable") as row:
-            for file in range(40):
-                restate.put(f"{LAST_DAY}new-{file:05}.parquet", b"PAR1 and so on", metadata={"job": "restate"})
-        rows.append(row)
-        table(COUNTED, rows)
-        seen = [self.files_of_the_last_day("nothing committed yet")]
-        restate.commit("The last day, restated")
-        seen.append(self.files_of_the_last_day("committed to restate"))
-        with timed() as took:
-            self.main.merge("restate")
-        seen.append(self.files_of_the_last_day("merged into main"))
-        table(("", "files of the day on main", "on restate"), seen)
-        say("", f"The merge took {ms(took)}; no reader of main saw a day that was half written.")
-
-    def files_of_the_last_day(self, when: str) -> tuple[str, str, str]:
-        on_main, on_restate = (str(sum(1 for _ in self.repo.ref(ref).list(LAST_DAY))) for ref in ("main", "restate"))
-        return when, on_main, on_restate
-
-    def throw_away_a_bad_batch(self) -> None:
-        chapter("3. A bad batch thrown away, a good one merged")
-        say("What is staged on a branch is seen by those who read that branch, and by nobody else.")
-        load = self.repo.create_branch("load", "main")
-        bad = [entry_of("stock", day, file, version=13) for day in range(20) for file in range(FILES_A_DAY)]
-        good = [entry_of("stock", DAYS, file) for file in range(2000)]
-        rows = []
-
-        def step(what: str, action: Callable[[], object]) -> None:
-            with self.counted(what) as row:
-                action()
-            rows.append([*row, staged_on(load)])
-
-        with ThreadPoolExecutor(16) as pool:
-            step("2,000 x load.link(entry), 16 threads", lambda: list(pool.map(load.link, bad)))
-            step("load.reset()", load.reset)
-            step("2,000 x load.link(entry), 16 threads", lambda: list(pool.map(load.link, good)))
-        step("load.commit", lambda: load.commit("A day of stock"))
-        step("main.merge('load')", lambda: self.main.merge("load"))
-        table((*COUNTED, "load.uncommitted()"), rows)
+    def batch(self, sign: float) -> DataFrame:
+        one_in_a_hundred = f.when(f.col("id") % 100 == 7, sign).otherwise(1.0)
+        return orders(self.spark, [DAYS]).withColumn("total", f.col("total") * one_in_a_hundred)
 
     def race(self) -> None:
-        chapter("4. Two writers race for one path: exactly one wins")
-        say("Absence is looked at, and the write made, as one step: as a lock, or so that no file is written over.")
-        rows = []
-        for number in range(5):
-            path = f"locks/{number}"
-            with ThreadPoolExecutor(2) as pool:
-                outcomes = list(pool.map(self.claim, [(path, "first"), (path, "second")]))
-            assert sorted(outcomes) == ["refused", "won"]
-            rows.append((path, *outcomes, self.main.get(path).decode()))
-        table(("main.put(path, ..., if_absent=True)", "first", "second", "path holds"), rows)
-        self.main.commit("Locks")
+        chapter("4. Two jobs write one table at the same time, straight to main; both land")
+        before = self.spark.read.parquet(ORDERS).count()
 
-    def claim(self, wanted: tuple[str, str]) -> str:
-        path, writer = wanted
-        try:
-            self.main.put(path, writer.encode(), if_absent=True)
-        except esker.PreconditionError:
-            return "refused"
-        return "won"
+        def append(day: int) -> None:
+            orders(self.spark, [day]).write.mode("append").partitionBy("day").parquet(ORDERS)
 
-    def conflict(self) -> None:
-        chapter("5. A conflict: listed, then decided by a strategy")
-        say("Two branches change one file; what else they changed does not collide.")
-        ours = f"{LAST_DAY}new-00007.parquet"
-        audit = self.repo.create_branch("audit", "main")
-        audit.put(ours, b"as audited")
-        audit.put("tables/returns/checked.txt", b"yes")
-        audit.commit("Audited")
-        self.main.put(ours, b"as restated again")
-        self.main.commit("Once more")
-        table(
-            ("repo.diff('main', 'audit', three_dot=True)", ""),
-            [(change.path, change.kind) for change in self.repo.diff("main", "audit", three_dot=True)],
-        )
-        try:
-            self.main.merge("audit")
-        except esker.ConflictError as error:
-            say("", "main.merge('audit') changes nothing, and raises ConflictError:", f"  {error}")
-            say(f"  error.paths == {error.paths}")
-        else:
-            raise AssertionError("a conflict went unseen")
-        with timed() as took:
-            self.main.merge("audit", strategy="source-wins")
-        say("", f"main.merge('audit', strategy='source-wins') took {ms(took)}. The file now says: {self.text(ours)}")
+        with step("two threads, each: df.write.mode('append').parquet(...)"):
+            together(lambda: append(DAYS + 1), lambda: append(DAYS + 2))
+        after = self.spark.read.parquet(ORDERS).count()
+        landed = [commit.message for _, commit in list(self.main.log())[:2]]
+        say("", f"{before:,} orders became {after:,}, in two commits:", *(f"  {message}" for message in landed))
+        assert after == before + 2 * ORDERS_A_DAY
 
-    def drop_a_table(self) -> None:
-        chapter("6. A table of 20,000 files deleted as one record, and brought back")
-        say("Files inside of the prefix are dropped, and put back, without being opened.")
-        rows = []
-
-        def step(what: str, action: Callable[[], object]) -> None:
-            with self.counted(what) as row:
-                action()
-            rows.append((*row, f"{sum(1 for _ in self.main.list('tables/clicks/')):,}"))
-
-        step("main.delete_prefix('tables/clicks/')", lambda: self.main.delete_prefix("tables/clicks/"))
-        step("main.commit", lambda: self.main.commit("Clicks are gone"))
-        step("main.revert('main')", lambda: self.main.revert("main"))
-        table((*COUNTED, "files"), rows)
-        before, after = (self.tree_of(ref) for ref in ("main~2", "main"))
-        say(
-            "",
-            "Equal content is one tree, by whatever road it was reached:",
-            f"  before the delete   {before}",
-            f"  after the revert    {after}",
-        )
-        assert before == after
+    def write_two_tables(self) -> None:
+        chapter("5. Two tables that must agree, written as one")
+        with (
+            step("with esker.spark.transaction(spark, 'shop', 'main') as tx: ..."),
+            esker.spark.transaction(self.spark, "shop", "main", message="Totals by day, and the best days") as tx,
+        ):
+            days = self.spark.read.parquet(tx.path("orders")).groupBy("day").agg(f.sum("total").alias("total"))
+            days.write.parquet(tx.path("totals"))
+            best = self.spark.read.parquet(tx.path("totals")).orderBy(f.desc("total")).limit(3)
+            best.write.parquet(tx.path("best"))
+            visible = any(True for _ in self.main.list("totals/"))
+        assert not visible
+        name, commit = next(self.main.log())
+        say("", "Inside, the second job read what the first had written; main had neither. Then both:")
+        say(f"{name[:12]}: {commit.message}")
 
     def travel_in_time(self) -> None:
-        chapter("7. Reading the past: by tag, by steps back, by commit")
-        say("Every commit stays readable, and a tag keeps its name.")
-        path = f"{LAST_DAY}new-00007.parquet"
+        chapter("6. Time travel: any ref is a path")
         rows = []
-        for ref in ("main", "main~1", "main~4", "monday", str(self.main.commit_id())[:12]):
+        for ref in ("yesterday", "main~2", "main"):
+            path = f"lakefs://shop/{ref}/orders"
             with timed() as took:
-                clicks, files = (sum(1 for _ in self.repo.ref(ref).list(at)) for at in ("tables/clicks/", LAST_DAY))
-            rows.append((ref, f"{clicks:,}", str(files), self.text(path, ref), ms(took)))
-        table(("ref", "clicks", "files of the last day", ".../new-00007.parquet", "time"), rows)
-        say("", "main.log(prefixes=[<that day>]):")
-        table(
-            ("commit", "message"),
-            [(name[:12], message) for name, message in self.log(prefixes=[LAST_DAY])],
-        )
+                frame = self.spark.read.parquet(path)
+                counts = (f"{frame.count():,}", str(frame.select("day").distinct().count()), total(self.spark, path))
+            rows.append((path, *counts, f"{took[0]:.1f} s"))
+        table(("spark.read.parquet(...)", "orders", "days", "total", "time"), rows)
 
-    def look_at_what_is_stored(self) -> None:
-        chapter("8. What that took")
-        root = Path(self.repo.record.namespace.removeprefix("file://"))
-        sizes = [file.stat().st_size for file in (root / "_esker").rglob("*") if file.is_file()]
-        files = sum(1 for _ in self.main.list())
+    def clean_up(self) -> None:
+        chapter("7. Garbage: what no ref reaches goes, later")
+        with step("repo.collect_garbage(dry_run=True)"):
+            report = self.repo.collect_garbage(dry_run=True, grace_s=0.0)
         say(
-            f"{len(self.log())} versions of {files:,} files: {sum(sizes) / 1e6:.1f} MB of metadata in {len(sizes)} "
-            "Parquet files, sorted,",
-            "named by their content and checked whenever one is read. Any engine that reads Parquet can read them.",
+            "",
+            f"{report.listed} files, {report.listed_bytes / 1e6:.1f} MB; {report.dead} of them, "
+            f"{report.dead_bytes / 1e6:.2f} MB, no ref reaches: the bad batch, and traces of jobs.",
+            "For good they go only after two collections, two days apart, have found that.",
         )
 
-    def text(self, path: str, ref: str = "main") -> str:
-        found = self.repo.ref(ref)
-        return found.get(path).decode() if found.exists(path) else "-"
 
-    def log(self, prefixes: Sequence[str] = ()) -> list[tuple[CommitID, str]]:
-        return [(name, commit.message) for name, commit in self.main.log(prefixes=prefixes)]
+class Watcher:
+    """Lists a branch's table again and again, as a reader would: how many different states it saw."""
 
-    def tree_of(self, ref: str) -> str:
-        _, commit = next(self.repo.ref(ref).log())
-        return commit.tree.partition("-")[0][:32]
+    def __init__(self, branch: esker.Branch) -> None:
+        self._branch = branch
+        self._seen: set[frozenset[str]] = set()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.looks = 0
 
-    @contextmanager
-    def counted(self, what: str) -> Iterator[list[str]]:
-        """A row for `COUNTED`, filled in when the block ends."""
-        row: list[str] = [what]
-        before = self.counts()
-        with timed() as took:
-            yield row
-        done = self.counts() - before
-        row += [str(done.ranges_read), str(done.ranges_written), ms(took)]
+    @property
+    def states(self) -> int:
+        return len(self._seen)
 
-    def counts(self) -> TreeCounts:
-        past = self.lake.engine.past(self.repo.record)
-        assert isinstance(past, StoredPast)
-        return past.trees.counts()
+    def _watch(self) -> None:
+        while not self._stopped.is_set():
+            found = self._branch.list("orders/")
+            self._seen.add(frozenset(entry.checksum for entry in found if isinstance(entry, esker.Entry)))
+            self.looks += 1
+            time.sleep(0.01)
 
+    def __enter__(self) -> "Watcher":
+        self._thread.start()
+        return self
 
-COUNTED = ("", "ranges read", "written", "time")
-
-
-def staged_on(branch: esker.Branch) -> str:
-    kinds = Counter(str(change.kind) for change in branch.uncommitted())
-    return ", ".join(f"{count:,} {kind}" for kind, count in kinds.items()) or "nothing"
+    def __exit__(self, *_: object) -> None:
+        time.sleep(0.05)
+        self._stopped.set()
+        self._thread.join()
 
 
-def entry_of(name: str, day: int, file: int, version: int = 1) -> Entry:
-    path = f"tables/{name}/day={day:03}/part-{file:05}.parquet"
-    checksum = hashlib.md5(f"{path} {version}".encode()).hexdigest()
-    return Entry(
-        path=path,
-        address=f"s3://warehouse/{path}",
-        size=1_000_000 + int(checksum[:5], 16),
-        checksum=checksum,
-        mtime_ms=1_760_000_000_000 + 1000 * day,
+def orders(spark: SparkSession, days: Sequence[int]) -> DataFrame:
+    """Some orders of each day, the same ones each time."""
+    first, last = min(days), max(days) + 1
+    ids = spark.range(first * ORDERS_A_DAY, last * ORDERS_A_DAY, numPartitions=2)
+    return ids.select(
+        "id",
+        (f.col("id") % 997).alias("customer"),
+        f.round((f.col("id") * 7919 % 10_000) / 100, 2).alias("total"),
+        f.floor(f.col("id") / ORDERS_A_DAY).cast("int").alias("day"),
     )
+
+
+def total(spark: SparkSession, path: str) -> str:
+    return f"{spark.read.parquet(path).agg(f.sum('total')).first()[0]:,.2f}"  # type: ignore[index] # a sum is a row
+
+
+def together(*jobs: Callable[[], None]) -> None:
+    failed: list[BaseException] = []
+
+    def run(job: Callable[[], None]) -> None:
+        try:
+            job()
+        except BaseException as error:  # noqa: BLE001 - told by the main thread
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def leave_up(server: LocalServer) -> None:
+    print(f"\n\nThe server stays up at {server.endpoint} (its API: {server.endpoint}/docs) until you press Ctrl-C.")
+    say(f"access key  {server.access_key}", f"secret key  {server.secret_key}")
+    sys.stdout.flush()
+    try:
+        while server.is_running:
+            time.sleep(0.5)
+    except KeyboardInterrupt:
+        print()
 
 
 def chapter(title: str) -> None:
@@ -284,16 +273,21 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 @contextmanager
+def step(what: str) -> Iterator[None]:
+    """Says what is done, and then how long it took."""
+    print(f"  {what} ...", end="", flush=True)
+    with timed() as took:
+        yield
+    print(f" {took[0]:.1f} s", flush=True)
+
+
+@contextmanager
 def timed() -> Iterator[list[float]]:
     """A list that holds the block's seconds once it has ended."""
     took: list[float] = []
     start = time.perf_counter()
     yield took
     took.append(time.perf_counter() - start)
-
-
-def ms(took: list[float]) -> str:
-    return f"{took[0] * 1000:,.2f} ms"
 
 
 if __name__ == "__main__":
