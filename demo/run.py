@@ -104,9 +104,12 @@ class Day:
                 self.main.merge("reprice")
             after = total(self.spark, ORDERS)
         table(("", "total of all orders"), [("main, before", before), ("reprice", on_branch), ("main, after", after)])
-        say(
-            "", f"A reader listed main's table {watcher.looks:,} times meanwhile, and saw {watcher.states} states of it"
-        )
+        say("", f"A reader listed main's table {watcher.looks:,} times, and saw {watcher.states} states of it.")
+        assert watcher.states == 2, "the old table and the new one"
+        assert on_branch == after != before
+
+    def catch_a_bad_batch(self) -> None:
+        chapter("3. A bad batch, caught by a check and thrown away; a good one, merged")
         for name, batch in (("bad", self.batch(-1.0)), ("good", self.batch(1.0))):
             self.repo.create_branch(name, "main")
             path = f"lakefs://shop/{name}/orders"
