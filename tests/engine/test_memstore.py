@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import REGISTRY
 
 from esker.engine import commit, compaction, entries, memstore, pressure, repositories
 from esker.engine.cleaning import Cleaner
@@ -548,8 +549,8 @@ def test_a_bad_one_among_many_refuses_all() -> None:
     assert not shown(setup.lake, setup.repo, "main")
 
 
-def test_more_than_a_batch_is_laid_as_a_layer_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memstore, "ENTRIES_MAX", 50)
+def test_more_than_one_writers_share_is_laid_as_a_layer_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memstore, "SHARE_MAX", 50)
     setup = new_setup(settings=LSM)
     entries.write_many(setup.lake, setup.repo, "main", [entry(f"k/{n:03d}") for n in range(120)])
     assert [layer.count for layer in setup.lake.branches(setup.repo).get("main").sealed] == [120]
@@ -621,3 +622,18 @@ def test_nothing_is_left_of_flushes_that_were_committed() -> None:
     commit.commit(setup.lake, setup.repo, "main", "m")
     assert_nothing_leaked(setup)
     assert setup.lake.branches(setup.repo).get("main").clean
+
+
+def test_flushes_are_measured() -> None:
+    setup = new_setup(settings=LSM)
+    entries.write_many(setup.lake, setup.repo, "main", [entry(f"{n}") for n in range(7)])
+    put(setup, "a")
+    labels = {"repo": setup.repo.name, "branch": "main"}
+
+    def sample(name: str) -> float | None:
+        return REGISTRY.get_sample_value(name, labels)
+
+    assert sample("esker_flush_entries_sum") == 8
+    assert sample("esker_flush_entries_count") == sample("esker_flush_seconds_count") == 2
+    assert (sample("esker_flush_bytes_sum") or 0) > 8 * 100
+    assert sample("esker_flush_writers") == 0

@@ -147,7 +147,7 @@ def write_many(
     protection.check(lake, repo, branch, Action.STAGING_WRITE)
     if not writes:
         return
-    if len(writes) <= memstore.ENTRIES_MAX and memstore.is_on(lake, repo):
+    if len(writes) <= memstore.SHARE_MAX and memstore.is_on(lake, repo):
         memstore.write(lake, repo, branch, writes)
     elif len(writes) > _FEW:
         pressure.make_room(lake, repo, branch)

@@ -31,6 +31,9 @@ ENTRIES_MAX: Final = 10_000
 
 BYTES_MAX: Final = 16 << 20
 
+SHARE_MAX: Final = 2_500
+"""Entries of one writer: it would wait for ever for a batch with room for more. A layer of its own costs it little."""
+
 _FULL_WAIT_S: Final = 10.0
 """How long a writer waits for a batch with room for it."""
 
@@ -109,7 +112,7 @@ def is_on(lake: Lake, repo: Repository) -> bool:
 
 
 def write(lake: Lake, repo: Repository, branch: str, writes: Writes) -> None:
-    """Stage puts and deletes, at most `ENTRIES_MAX` of them. They are seen together, or not at all."""
+    """Stage puts and deletes, at most `SHARE_MAX` of them. They are seen together, or not at all."""
     batch = _share(lake, repo, branch, writes)
     if batch.outcome:
         raise copy(batch.outcome) from batch.outcome

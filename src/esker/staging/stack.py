@@ -5,6 +5,7 @@ the entry is looked for first, and the deletes always.
 """
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -15,7 +16,7 @@ from esker.model import Entry, Layer
 from esker.staging import tokens
 from esker.staging.tables import UNKNOWN, Tables, Unknown
 from esker.stores.kv import SCAN_LIMIT_MAX, KVStore
-from esker.streams.arrays import after_prefix, bools
+from esker.streams.arrays import after_prefix, bools, lower_bound, only_chunk
 from esker.streams.entries import NO_CHANGES, entries_in
 from esker.streams.listing import Seek, Sorted
 from esker.streams.prefixes import NO_PREFIXES
@@ -61,15 +62,13 @@ class Stack:
 
     def window(self, start: bytes, rows_max: int = WINDOW_ROWS) -> Window:
         """What the layers say of `start` and the paths that follow, as far as one read of each tells."""
-        end: bytes | None = None
         found: dict[bytes, bytes] = {}
         hidden = NO_PREFIXES
         self.tables.read_ahead(self.layers, start.decode(), None, whole=False)
-        for layer in self.layers:
-            rows = self._rows(layer, start, rows_max)
-            if len(rows) == rows_max:
-                end = rows[-1][0] if end is None else min(end, rows[-1][0])
-            for path, value in rows:
+        read = [self._rows(layer, start, rows_max) for layer in self.layers]
+        end = min((_last(rows) for rows in read if len(rows) == rows_max), default=None)
+        for layer, rows in zip(self.layers, read, strict=True):
+            for path, value in rows if isinstance(rows, list) else _records(rows, end):
                 if path not in found and not (hidden and hidden.covers(path)):
                     found[path] = value
             hidden |= self.tables.deletes(layer)
@@ -85,23 +84,35 @@ class Stack:
             folded = Changes(self._changes(layer, start, stop), deletes).over(folded)
         return folded
 
-    def _rows(self, layer: Layer, start: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
+    def _rows(self, layer: Layer, start: bytes, rows_max: int) -> list[tuple[bytes, bytes]] | pa.Table:
+        """The first rows of a layer from `start` on: records of a token, or rows of tables."""
         if layer.token:
             found = self.kv.scan(tokens.partition(layer.token), start, rows_max)
             return [(item.key, item.record.value) for item in found]
-        if not layer.tables:
-            return []
-        rows = self.tables.some(layer, start.decode(), rows_max)
-        values = [tokens.TOMBSTONE] * rows.num_rows
-        alive = np.flatnonzero(~bools(rows["tombstone"]))
-        for at, entry in zip(alive.tolist(), entries_in(rows.take(pa.array(alive))), strict=True):
-            values[at] = tokens.encode(entry)
-        return list(zip(rows["path"].cast(pa.binary()).to_pylist(), values, strict=True))
+        return self.tables.some(layer, start.decode(), rows_max) if layer.tables else []
 
     def _changes(self, layer: Layer, start: str, stop: str | None) -> pa.Table:
         if layer.token:
             return tokens.changes(self.kv, layer.token, start, stop)
         return self.tables.changes(layer, start, stop) if layer.tables else NO_CHANGES
+
+
+def _last(rows: list[tuple[bytes, bytes]] | pa.Table) -> bytes:
+    if isinstance(rows, list):
+        return rows[-1][0]
+    path: str = rows["path"][-1].as_py()
+    return path.encode()
+
+
+def _records(rows: pa.Table, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    """Rows of tables up to `end`, as records of a token would be."""
+    if end is not None:
+        rows = rows.slice(0, lower_bound(only_chunk(rows["path"]), end.decode() + "\0"))
+    values = [tokens.TOMBSTONE] * rows.num_rows
+    alive = np.flatnonzero(~bools(rows["tombstone"]))
+    for at, entry in zip(alive.tolist(), entries_in(rows.take(pa.array(alive))), strict=True):
+        values[at] = tokens.encode(entry)
+    return zip(rows["path"].cast(pa.binary()).to_pylist(), values, strict=True)
 
 
 class View:

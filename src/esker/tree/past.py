@@ -95,7 +95,7 @@ class StoredPast:
         return merge.merge(self.trees, base, source, dest, strategy, memo)
 
     def writing_behind(self) -> AbstractContextManager[object]:
-        """Trees written inside are in the store when this is left without an error, and not before."""
+        """Trees and layers written inside are in the store when this is left without an error, and not before."""
         return self.trees.writing_behind()
 
     def size(self, tree: FileName) -> int:

@@ -286,8 +286,8 @@ class Trees:
 
     @contextmanager
     def writing_behind(self) -> Iterator[None]:
-        """Files of trees written inside are in the store when this is left without an error, and not before; they can
-        be read here meanwhile. So the store's waits overlap, with each other and with what is done inside."""
+        """Files of trees and layers written inside are in the store when this is left without an error, and not before;
+        they can be read here meanwhile. So the store's waits overlap, with each other and with what is done inside."""
         behind: list[Future[None]] = []
         before = self._behind.set(behind)
         try:
@@ -325,7 +325,7 @@ class Trees:
         content = digest("layer", numbers.combine_chunks())
         data = memoryview(files.encode(files.LAYER, changes, {"esker.id": content}))
         name = FileName(f"{where}/{fresh_name(content, data, self._world)}")
-        self._blobs.put(_sstable(name), data)
+        self._put(_sstable(name), data, self._behind.get())
         self._count(layers_written=1)
         self._cache.get_or_load(name, lambda: (changes, 1 + changes.nbytes))  # a branch is read where it is written
         paths = only_chunk(changes["path"])
@@ -402,14 +402,16 @@ class Trees:
     ) -> FileName:
         data = memoryview(files.encode(shape, table, {"esker.id": content, "esker.cutting": self._cut_by}))
         name = fresh_name(content, data, self._world)
-        blob = _blob(shape, name)
+        self._put(_blob(shape, name), data, behind)
+        return name
+
+    def _put(self, blob: str, data: memoryview, behind: "list[Future[None]] | None") -> None:
         if behind is None:
             self._blobs.put(blob, data)
         else:
             put = self._under_way[blob] = self._pool.submit(self._blobs.put, blob, data)
             put.add_done_callback(lambda _: self._under_way.pop(blob, None))
             behind.append(put)
-        return name
 
     def _read(self, shape: files.Shape, name: FileName, columns: Sequence[str] = ()) -> pa.Table:
         return self._decoded(shape, name, _blob(shape, name), columns)
