@@ -69,7 +69,7 @@ class Kind(StrEnum):
     KEY_EXISTS = "key-exists"
     LAST_ADMIN = "last-admin"
     ALREADY_SET_UP = "already-set-up"
-    SECRET_KEY = "secret-key"
+    SECRET_KEY = "secret-key"  # noqa: S105 - a kind of error
     SESSION_RUNS = "session-runs"
 
 

@@ -202,7 +202,8 @@ def staged_partitions(kv: KVStore) -> set[str]:
 
 
 def assert_nothing_leaked(setup: Setup) -> None:
-    """After rounds of a cleaner with no grace, until it finds nothing, staging holds what the branches' records name, and nothing else."""
+    """After rounds of a cleaner with no grace, until it finds nothing, staging holds what the branches' records name,
+    and nothing else."""
     lake, repo, kv, blobs = setup
     cleaner = Cleaner(lake, repo)
     while cleaner.run():
