@@ -113,7 +113,7 @@ def fresh_database(postgres_url: str) -> str:
 def serving(directory: Path, **settings: object) -> Iterator[Server]:
     """A server of the lake in `directory`, unless `settings` name another; ready, and gone after the block."""
     directory.mkdir(parents=True, exist_ok=True)
-    port = free_port()
+    port = settings.get("port") or free_port()
     asked = {"lake": (directory / "lake").as_uri(), "port": port, "workers": 1, **settings}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ESKER_")}
     environment |= {f"ESKER_{name.upper()}": str(value) for name, value in asked.items()}

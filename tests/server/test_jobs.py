@@ -180,3 +180,23 @@ def test_a_bad_body_is_refused(server: Live, repo: str) -> None:
         assert _publish(server, repo, job, {**good, **bad}).status == 400, bad
     assert server.ask("POST", f"/repositories/{repo}/branches/nowhere/jobs", body={}).status == 404
     assert server.ask("POST", f"/repositories/{repo}/branches/main/jobs", body={"id": "a/b"}).status == 400
+
+
+def test_what_tasks_wrote_is_kept_until_the_job_is_published_with_them(server: Live, repo: str) -> None:
+    job = _start(server, repo)
+    tasks = f"/repositories/{repo}/jobs/{job['id']}/tasks"
+    for task, name in (("task_0", "first"), ("task_0", "again"), ("task_1", "other")):
+        body = {"entries": [{"path": f"t/{name}", **_upload(server, job, name)}]}
+        assert server.ask("PUT", f"{tasks}/{task}", body=body).status == 204
+    assert _publish(server, repo, job, tasks=True).status == 200
+    assert [server.get(repo, f"t/{name}").status for name in ("first", "again", "other")] == [404, 200, 200]
+
+
+def test_a_task_says_nothing_that_its_job_could_not(server: Live, repo: str) -> None:
+    job = _start(server, repo)
+    tasks = f"/repositories/{repo}/jobs/{job['id']}/tasks"
+    foreign = {"entries": [{"path": "a", "address": "data/ab/cd", "size": 1, "checksum": "c", "mtime_ms": 0}]}
+    assert server.ask("PUT", f"{tasks}/task_0", body=foreign).json["kind"] == "invalid-address"
+    assert server.ask("PUT", f"{tasks}/..%2Ftask", body={"entries": []}).status in (400, 404)
+    server.ask("POST", f"/repositories/{repo}/jobs/{job['id']}/abort")
+    assert server.ask("PUT", f"{tasks}/task_0", body={"entries": []}).json["kind"] == "job-aborted"

@@ -26,6 +26,7 @@ from esker.errors import ForbiddenError, InvalidError, Kind
 from esker.server import errors, uploads
 from esker.server.call import Call, Operation, Server, Stream
 from esker.server.errors import REQUEST_ID
+from esker.server.known import Known
 from esker.server.operations import OPERATIONS
 from esker.server.signing import Signer
 from esker.world import World
@@ -72,6 +73,7 @@ def create_app(
         sources=tuple(sources),
         directory=directory,
         signer=Signer(signing_key),
+        known=Known(lake),
         metrics=metrics,
         operations=OPERATIONS,
     )

@@ -16,9 +16,9 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from esker.auth import Directory, Identity, Need
-from esker.engine import repositories
 from esker.engine.lake import Lake
 from esker.model import Repository
+from esker.server.known import Known
 from esker.server.signing import Signer
 from esker.server.uploads import JSON_BYTES_MAX
 
@@ -45,6 +45,7 @@ class Server:
     directory: Directory | None
     """None: whoever calls is the owner of the lake."""
     signer: Signer
+    known: Known
     metrics: CollectorRegistry
     operations: "tuple[Operation, ...]"
 
@@ -82,7 +83,7 @@ class Call(Generic[Q, B]):
     @property
     def repo(self) -> Repository:
         """The repository that the path names. NotFoundError if there is none."""
-        return repositories.get(self.lake, self.path["repository"])
+        return self.server.known.get(self.path["repository"])
 
     def writable_repo(self, *, force: bool = False) -> Repository:
         """The repository to be written to: with `force`, even if it is read-only."""

@@ -7,6 +7,8 @@ those. Signed URLs are good for as long as they are valid, so they are secrets t
 import logging
 import os
 import sys
+import threading
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -17,6 +19,9 @@ from esker.settings import LogFormat
 from esker.world import World
 
 _STDERR: Final = 2
+
+_LINES_MAX: Final = 7
+"""Written at once: of at most 4 KiB, which a pipe takes whole, so that workers do not write into each other's lines."""
 
 
 class Note:
@@ -47,11 +52,17 @@ class Line(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Requests:
-    """Logs requests: past `logging`, which would take more time than all else that a quick request costs."""
+    """Logs requests: past `logging`, which would take more time than all else that a quick request costs.
+
+    While a thread writes, the others leave their lines to it: each write gives up the interpreter, and there would be
+    as many as requests.
+    """
 
     def __init__(self, form: LogFormat, world: World) -> None:
         self._line: Callable[[Line], bytes] = _text_line if is_text(form) else msgspec.json.Encoder().encode
         self._world = world
+        self._waiting: deque[bytes] = deque()
+        self._writing = threading.Lock()
 
     def log(self, method: str, note: Note, status: int, duration_s: float) -> None:
         line = Line(
@@ -63,7 +74,14 @@ class Requests:
             request_id=note.request_id,
             user=note.user,
         )
-        os.write(_STDERR, self._line(line) + b"\n")
+        self._waiting.append(self._line(line))
+        while self._waiting and self._writing.acquire(blocking=False):  # a line that comes now is not left behind
+            try:
+                lines = [self._waiting.popleft() for _ in range(min(len(self._waiting), _LINES_MAX))]
+                if lines:
+                    os.write(_STDERR, b"\n".join(lines) + b"\n")
+            finally:
+                self._writing.release()
 
 
 def _text_line(line: Line) -> bytes:

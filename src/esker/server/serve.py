@@ -66,7 +66,15 @@ def serve(settings: ServerSettings, *, tell: Callable[[str], object] = sys.stdou
     multiprocessing.set_start_method("spawn", force=True)  # what this process has opened is no child's to use
     metrics = Path(tempfile.mkdtemp(prefix="esker-metrics-"))
     share_metrics(metrics)
-    server = Granian(
+    try:
+        stack(settings).serve(target_loader=partial(_worker, settings, key, metrics), wrap_loader=False)
+    finally:
+        shutil.rmtree(metrics, ignore_errors=True)
+
+
+def stack(settings: ServerSettings) -> Granian:
+    """What is between the network and the application, which is not in it yet."""
+    return Granian(
         "esker",
         settings.host,
         settings.port,
@@ -81,10 +89,6 @@ def serve(settings: ServerSettings, *, tell: Callable[[str], object] = sys.stdou
         respawn_failed_workers=True,
         log_dictconfig=logs.config(settings.log_format),
     )
-    try:
-        server.serve(target_loader=partial(_worker, settings, key, metrics), wrap_loader=False)
-    finally:
-        shutil.rmtree(metrics, ignore_errors=True)
 
 
 def _worker(settings: ServerSettings, key: bytes, metrics: Path) -> WSGIApplication:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from esker.auth import Need
-from esker.engine import objects, repositories
+from esker.engine import objects
 from esker.errors import ConflictError, ForbiddenError, InvalidError, Kind, NotFoundError
 from esker.model import Entry, Repository
 from esker.server import downloads, uploads
@@ -76,7 +76,7 @@ def _write(call: Call[NoQuery, None], repo: Repository, address: str) -> None:
 
 def _opened(call: Call[NoQuery, None], method: str) -> tuple[Repository, BlobPass]:
     leave = call.server.signer.open(call.lake, method, call.path["sealed"])
-    repo = repositories.get(call.lake, leave.repository)
+    repo = call.server.known.get(leave.repository)
     if repo.uid != leave.uid:
         raise ForbiddenError(Kind.INVALID_ADDRESS, "this URL was signed for a repository that is gone")
     return repo, leave

@@ -78,7 +78,7 @@ def delete_repository(call: Call[ForceQuery, None]) -> None:
     """Forget a repository. Its objects stay in the store."""
     repo = call.writable_repo(force=call.query.force)
     protection.check_writable(repo)
-    repositories.delete(call.lake, repo.name)
+    call.server.known.delete(repo.name)
 
 
 def get_repository_metadata(call: Call[NoQuery, None]) -> dict[str, str]:

@@ -1,0 +1,26 @@
+package io.esker.spark;
+
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.apache.spark.SparkContext;
+
+/** Where a commit comes from, as its metadata tells. */
+final class Lineage {
+  private static final int DESCRIPTION_CHARS_MAX = 1000;
+
+  private Lineage() {}
+
+  static Map<String, String> of(SparkContext context) {
+    Map<String, String> found = new LinkedHashMap<>();
+    found.put("spark.app.id", context.applicationId());
+    found.put("spark.app.name", context.appName());
+    found.put("spark.user", context.sparkUser());
+    found.put("spark.version", context.version());
+    String description = context.getLocalProperty("spark.job.description");
+    if (description != null && !description.isBlank()) {
+      String shown = description.strip();
+      found.put("spark.description", shown.substring(0, Math.min(shown.length(), DESCRIPTION_CHARS_MAX)));
+    }
+    return found;
+  }
+}

@@ -1,0 +1,133 @@
+"""Running a lake: serve it, check it, see what is wrong around it."""
+
+from typing import Annotated
+
+import typer
+
+from esker.cli import arguments, places
+from esker.cli.app import app
+from esker.cli.everywhere import command
+from esker.cli.exits import FOUND
+from esker.cli.progress import progress
+from esker.cli.session import Session
+
+
+@command(app)
+def serve(
+    session: Session,
+    host: Annotated[str | None, typer.Option("--host", help="Where to listen; 0.0.0.0: everywhere.")] = None,
+    port: Annotated[int | None, typer.Option("--port", help="By default 8000.")] = None,
+    workers: Annotated[int | None, typer.Option("--workers", help="Processes: processors to spare.")] = None,
+    requests: Annotated[int | None, typer.Option("--requests", help="Of a worker, at a time.")] = None,
+    secret_key_file: Annotated[
+        str | None, typer.Option("--secret-key-file", metavar="FILE", help="Made where it is missing.")
+    ] = None,
+    source: Annotated[
+        list[str] | None, typer.Option("--source", metavar="URL", help="From below which may be imported. Repeatable.")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option("--log-format", help="auto, json or text.")] = None,
+) -> None:
+    """Serve a lake over the REST API until told to stop. The first start prints the first user's key, once.
+
+    Every option, and more, is an environment variable too: ESKER_PORT, ESKER_WORKERS, ...
+
+    \b
+      esker serve --lake file:///data/lake
+      esker serve --lake s3://bucket/lake --kv postgresql://host/esker --secret-key-file /etc/esker.key --workers 8
+    """
+    from esker.server.serve import serve as run
+    from esker.settings import server_settings
+
+    lake = session.lake_url if session.settings.lake else None
+    run(
+        server_settings(
+            lake=lake,
+            kv=session.settings.kv or None,
+            host=host,
+            port=port,
+            workers=workers,
+            requests=requests,
+            secret_key_file=secret_key_file,
+            sources=tuple(source) if source else None,
+            log_format=log_format,
+        )
+    )
+
+
+@command(app)
+def fsck(
+    session: Session,
+    repo: arguments.Repo,
+    deep: Annotated[bool, typer.Option("--deep", help="Also whether every tree was cut where it should be.")] = False,
+    blobs: Annotated[
+        bool, typer.Option("--blobs", help="Also whether the bytes of all that branches and tags show are there.")
+    ] = False,
+) -> None:
+    """Check a repository's invariants on what is stored, and say what is wrong and where. Changes nothing.
+
+    It reads the lake itself, past any server: name it by --lake. Branches may be written to meanwhile.
+
+    \b
+      esker --lake file:///data/lake fsck sales
+      esker --lake s3://bucket/lake --kv postgresql://host/esker fsck sales --deep --blobs
+    """
+    from esker.engine import fsck as checks
+    from esker.engine import repositories
+
+    lake = session.lake
+    found = 0
+
+    def rows() -> "arguments.Rows":
+        nonlocal found
+        with progress(session.output, "things checked") as advance:
+            record = repositories.get(lake, places.repository(repo))
+            for finding in checks.check(lake, record, deep=deep, blobs=blobs, advance=lambda: advance(1, 0)):
+                found += 1
+                yield finding, (finding.what, finding.where, finding.message)
+
+    session.output.listing(("what", "where", "why"), rows())
+    if found:
+        session.output.note(f"{found} things are wrong")
+        raise typer.Exit(FOUND)
+    session.output.note("nothing is wrong")
+
+
+@command(app)
+def doctor(session: Session) -> None:
+    """Look at the surroundings: versions, configuration, whether server and stores answer, clocks, permissions.
+
+    For what is wrong, it says the way out.
+
+    \b
+      esker doctor
+      esker doctor --endpoint http://localhost:8000
+    """
+    from esker.cli import examining
+
+    bad = 0
+
+    def rows() -> "arguments.Rows":
+        nonlocal bad
+        for one in examining.examine(session):
+            bad += one.state == examining.BAD
+            yield one, (one.state, one.what, one.message)
+
+    session.output.listing(("", "what", ""), rows())
+    if bad:
+        raise typer.Exit(FOUND)
+
+
+@command(app)
+def version(session: Session) -> None:
+    """Print the version; with a server named, the server's too.
+
+    \b
+      esker version
+    """
+    from importlib.metadata import version as installed
+
+    found = {"esker": installed("esker")}
+    if session.settings.endpoint:
+        said = session.client.config()["version_config"]
+        found |= {"server": said["version_context"], "interface": said["version"]}
+    session.output.thing(found, found.items())

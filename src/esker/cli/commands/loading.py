@@ -1,0 +1,138 @@
+"""What comes to a lake by other ways: imports of what lies elsewhere, and jobs."""
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from esker.cli import arguments, places
+from esker.cli.app import app
+from esker.cli.everywhere import command
+from esker.cli.output import moment
+from esker.cli.progress import progress
+from esker.cli.session import Session
+from esker.errors import InvalidError, Kind, OutcomeUnknownError
+from esker.world import REAL
+
+jobs = typer.Typer(name="jobs", help="Jobs: many files, published in one commit.", no_args_is_help=True)
+app.add_typer(jobs)
+
+_POLL_S: Final = 0.2
+
+
+@command(app, "import")
+def import_(
+    session: Session,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL", help="A directory of a store, or with --object one object: s3://..., file:///..."
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="REPO/BRANCH[/PATH]", help="In whose place; what was there goes.", autocompletion=arguments.names
+        ),
+    ],
+    message: arguments.Message = "",
+    meta: arguments.Meta = None,
+    one: Annotated[bool, typer.Option("--object", help="URL is one object, and not a directory.")] = False,
+) -> None:
+    """Take in objects that lie elsewhere, without their bytes, in a commit of its own.
+
+    They are put in the place of all that was below the path. A server takes them from where its ESKER_SOURCES allows.
+
+    \b
+      esker import s3://landing/orders/ sales/main/orders/ -m "orders as they landed"
+    """
+    at = places.on_ref(target)
+    url = source if "://" in source else Path(source).absolute().as_uri()
+    if one and not at.path:
+        raise InvalidError(Kind.INVALID_ARGUMENT, "an object needs a path to be imported to: repo/branch/path")
+    session.sources = (url,)
+    location = {"type": "object" if one else "common_prefix", "path": url, "destination": at.path}
+    text = message or f"Import {url}"
+    name = session.client.start_import(at.repo, at.ref, [location], text, arguments.metadata(meta))
+    try:
+        found = _wait(session, at, name)
+    except KeyboardInterrupt:
+        session.client.cancel_import(at.repo, at.ref, name)
+        raise
+    if found.get("error"):
+        raise OutcomeUnknownError(
+            Kind.OUTCOME_UNKNOWN, f"the import ended with an error, and changed nothing: {found['error']['message']}"
+        )
+    made = found["commit"]["id"]
+    session.output.done(found, f"imported {found['ingested_objects']} objects to {at}: {made[:12]}")
+
+
+def _wait(session: Session, at: places.Place, name: str) -> dict[str, Any]:
+    seen = 0
+    with progress(session.output, "objects") as advance:
+        while True:
+            found = session.client.import_status(at.repo, at.ref, name)
+            if found["completed"] or found.get("error"):
+                return found
+            advance(found["ingested_objects"] - seen, 0)
+            seen = found["ingested_objects"]
+            REAL.sleep(_POLL_S)
+
+
+@command(jobs, "list")
+def list_jobs(session: Session, repo: arguments.Repo) -> None:
+    """List jobs that are known.
+
+    \b
+      esker jobs list sales
+    """
+    rows = (
+        (
+            one,
+            (
+                one["id"],
+                one["state"],
+                one["branch"],
+                moment(one["started_ms"] // 1000),
+                moment(one["seen_ms"] // 1000),
+                one.get("reference") or "",
+            ),
+        )
+        for one in session.client.jobs(places.repository(repo))
+    )
+    session.output.listing(("job", "state", "branch", "started", "seen", "commit"), rows)
+
+
+@command(jobs)
+def abort(
+    session: Session,
+    repo: arguments.Repo,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Its id.")],
+    yes: arguments.Yes = False,
+) -> None:
+    """End a job without a trace on its branch. One that was published already stays so.
+
+    \b
+      esker jobs abort sales 3f2a91c0
+    """
+    name = places.repository(repo)
+    session.confirm(f"Abort job {job}?", yes=yes)
+    found = session.client.abort_job(name, job)
+    session.output.done(found, f"job {job} is {found['state']}")
+
+
+@command(jobs)
+def clean(
+    session: Session,
+    repo: arguments.Repo,
+    older_than_s: Annotated[
+        float, typer.Option("--older-than", metavar="SECONDS", min=0, help="Without a sign of life for so long.")
+    ] = 86_400.0,
+) -> None:
+    """Abort jobs that gave no sign of life for so long, and forget those that ended as long ago.
+
+    \b
+      esker jobs clean sales --older-than 3600
+    """
+    aborted = session.client.clean_jobs(places.repository(repo), older_than_s)
+    session.output.listing(("aborted",), ((one, (one["id"],)) for one in aborted))

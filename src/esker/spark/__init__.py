@@ -1,0 +1,13 @@
+"""Spark on a lake: `spark.read.parquet("lakefs://repository/ref/path")`, and writes that are one commit each.
+
+    spark = esker.spark.session("file:///data/lake")
+    df.write.mode("overwrite").parquet("lakefs://sales/main/orders")
+
+Nothing here is imported by the rest of the package, and pyspark only where a session is made.
+"""
+
+from esker.spark.config import spark_config
+from esker.spark.session import configure, session
+from esker.spark.transaction import Transaction, once, transaction
+
+__all__ = ["Transaction", "configure", "once", "session", "spark_config", "transaction"]

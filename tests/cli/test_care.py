@@ -1,0 +1,106 @@
+"""Running a lake: served by one command, checked on what is stored, and its surroundings looked at."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import services
+from tests.cli.program import COMMAND, Esker
+from tests.server.live import Live
+
+
+def test_fsck_finds_nothing_in_a_healthy_repository_and_names_what_is_damaged(local: Esker) -> None:
+    local.ok("repo", "create", "checked")
+    local.ok("upload", local.wrote("a", "1"), "checked/main/")
+    local.ok("commit", "checked/main", "-m", "a")
+    well = local.ok("fsck", "checked", "--deep", "--blobs")
+    assert (well.out, well.err) == ("", "nothing is wrong\n")
+    [file] = (local.lake / "checked" / "_esker" / "ranges").iterdir()
+    data = file.read_bytes()
+    file.write_bytes(data[:100] + b"?" + data[101:])
+    found = local.run("fsck", "checked", "--json")
+    assert found.code == 1
+    [one] = found.lines
+    assert (one["what"], file.name in one["message"]) == ("range", True)
+    file.unlink()
+    found = local.run("fsck", "checked")
+    assert [row[0] for row in found.rows] == ["range"]
+    file.write_bytes(data)
+    [blob] = (path for path in (local.lake / "checked" / "data").rglob("*") if path.is_file())
+    blob.unlink()
+    assert local.ok("fsck", "checked").out == ""
+    assert [row[0] for row in local.run("fsck", "checked", "--blobs").rows] == ["blob"]
+    assert local.run("fsck", "nothing").code == 3
+
+
+def test_fsck_says_that_it_needs_the_lake_itself(remote: Esker) -> None:
+    said = remote.run("fsck", "any")
+    assert said.code == 2
+    assert "--lake" in said.err
+
+
+def test_the_doctor_finds_all_well(esker: Esker, repo: str) -> None:
+    said = esker.ok("doctor", "--json")
+    assert {one["state"] for one in said.lines} <= {"ok", "note"}
+    known = {one["what"] for one in said.lines}
+    assert known >= ({"server", "user", "clock"} if esker.remote else {"key-value store", "object store", "disk"})
+
+
+def test_the_doctor_says_what_is_wrong_and_the_way_out(remote: Esker, server: Live, tmp_path: Path) -> None:
+    remote.config.write_text(f'endpoint = "{server.url}"\naccess_key_id = "no"\nsecret_access_key = "no"\n')
+    remote.config.chmod(0o644)
+    wrong = {"ESKER_ACCESS_KEY_ID": "no", "ESKER_SECRET_ACCESS_KEY": "no"}
+    said = remote.run("doctor", "--json", **wrong)
+    assert said.code == 1
+    bad = {one["what"]: one["message"] for one in said.lines if one["state"] == "bad"}
+    assert set(bad) == {"configuration", "user"}
+    assert f"chmod 600 {remote.config}" in bad["configuration"]
+    assert f"esker login {server.url}" in bad["user"]
+    gone = remote.run("doctor", "--endpoint", "http://127.0.0.1:9", "--json")
+    assert gone.code == 1
+    assert [one["what"] for one in gone.lines if one["state"] == "bad"] == ["configuration", "server"]
+    missing = remote.run("doctor", "--lake", (tmp_path / "nothing").as_uri(), "--json")
+    assert [one["what"] for one in missing.lines if one["state"] == "bad"] == ["configuration", "key-value store"]
+
+
+def test_a_lake_is_served_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    port = services.free_port()
+    esker = Esker(tmp_path / "home", {}, tmp_path / "lake")
+    command = [*COMMAND, "serve", "--lake", str(esker.lake), "--port", str(port), "--workers", "1"]
+    with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
+        process = subprocess.Popen(command, env=esker.environment, stdout=out, stderr=err)
+    try:
+        services.wait(lambda: services.accepts(port), lambda: None)
+        said = (tmp_path / "out").read_text().split()
+        key_id, secret = said[said.index("id") + 1], said[-1]
+        who = {"ESKER_ACCESS_KEY_ID": key_id, "ESKER_SECRET_ACCESS_KEY": secret}
+        assert esker.ok("--endpoint", f"http://127.0.0.1:{port}", "repo", "create", "served", **who).code == 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(services.STOP_TIMEOUT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert esker.ok("--lake", str(esker.lake), "repo", "list").rows[0][0] == "served"
+
+
+def test_what_lies_elsewhere_is_imported(esker: Esker, repo: str, request: pytest.FixtureRequest) -> None:
+    elsewhere = esker.home / "landing"
+    if esker.remote:
+        server = request.getfixturevalue("server")
+        elsewhere = server.elsewhere / repo
+    for name in ("1.csv", "2.csv", "deep/3.csv"):
+        path = elsewhere / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    said = esker.ok("import", str(elsewhere), f"{repo}/main/landed/", "-m", "landed", "--json").json
+    assert said["ingested_objects"] == 3
+    assert esker.ok("cat", f"{repo}/main/landed/deep/3.csv").out == "deep/3.csv"
+    assert esker.ok("log", f"{repo}/main", "-n", "1", "--json").lines[0]["message"] == "landed"
+    one = (elsewhere / "1.csv").as_uri()
+    esker.ok("import", "--object", one, f"{repo}/main/one.csv")
+    assert esker.ok("cat", f"{repo}/main/one.csv").out == "1.csv"
+    if esker.remote:
+        refused = esker.run("import", (esker.home / "home").as_uri(), f"{repo}/main/x/")
+        assert refused.code == 5

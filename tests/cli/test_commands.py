@@ -1,0 +1,213 @@
+"""Every command does what it says, on a lake that is opened here and on a server alike."""
+
+import pytest
+
+from tests.cli.program import Esker
+
+
+def committed(esker: Esker, repo: str, branch: str, **files: str) -> str:
+    """The id of a commit that puts these."""
+    for name, content in files.items():
+        esker.ok("upload", esker.wrote(name, content), f"{repo}/{branch}/")
+    return str(esker.ok("commit", f"{repo}/{branch}", "-m", f"put {', '.join(files)}", "--json").json["id"])
+
+
+def paths(esker: Esker, place: str) -> list[str]:
+    return [row["path"] for row in esker.ok("ls", "-r", place, "--json").lines]
+
+
+def test_an_object_is_uploaded_looked_at_and_read_and_is_not_committed_by_that(esker: Esker, repo: str) -> None:
+    esker.wrote("may.csv", "id,total\n")
+    made = esker.ok("upload", "may.csv", f"{repo}/main/orders/", "--meta", "source=shop", "--json").json
+    assert (made["path"], made["size_bytes"], made["metadata"]) == ("orders/may.csv", 9, {"source": "shop"})
+    place = f"{repo}/main/orders/may.csv"
+    assert esker.ok("stat", place, "--json").json["checksum"] == made["checksum"]
+    assert "source: shop" in esker.ok("stat", place).out
+    assert esker.ok("cat", f"lakefs://{place}").out == "id,total\n"
+    assert esker.ok("cat", place, "--range", "3-4").out == "to"
+    assert esker.ok("cat", place, "--range", "-6").out == "total\n"
+    assert esker.ok("ls", f"{repo}/main").rows == [["orders/"]]
+    assert esker.ok("ls", "-l", f"esker://{repo}/main/orders/").rows[0][0] == "9"
+    assert [one["path"] for one in esker.ok("diff", f"{repo}/main", "--json").lines] == ["orders/may.csv"]
+    assert esker.ok("diff", f"{repo}/main").rows == [["+", "orders/may.csv", "9"]]
+
+
+def test_history_is_committed_shown_and_drawn(esker: Esker, repo: str) -> None:
+    first = committed(esker, repo, "main", a="1", b="1")
+    esker.ok("rm", f"{repo}/main/b")
+    second = esker.ok("commit", f"{repo}/main", "-m", "without b", "--meta", "why=test", "--json").json
+    assert second["parents"] == [first]
+    assert second["metadata"] == {"why": "test"}
+    log = esker.ok("log", f"{repo}/main", "--json").lines
+    assert [one["id"] for one in log[:2]] == [second["id"], first]
+    assert [one["id"] for one in esker.ok("log", f"{repo}/main", "a", "--json").lines] == [first]
+    assert [row[0] for row in esker.ok("log", f"{repo}/main", "-n", "1").rows] == [second["id"]]
+    drawn = esker.ok("log", f"{repo}/main", "--graph").out.splitlines()
+    assert [line[:1] for line in drawn] == ["*", "*", "*"]
+    assert drawn[0].endswith("without b")
+    shown = esker.ok("show", f"{repo}/main", "--json").json
+    assert [(one["type"], one["path"]) for one in shown["changes"]] == [("removed", "b")]
+    assert "-\tb\t1" in esker.ok("show", f"{repo}/main").out
+
+
+def test_branches_differ_and_are_merged_and_a_conflict_is_shown(esker: Esker, repo: str) -> None:
+    base = committed(esker, repo, "main", a="1", b="1")
+    assert esker.ok("branch", "create", f"{repo}/dev", "--json").json == {"id": "dev", "commit_id": base}
+    committed(esker, repo, "dev", b="2", c="2")
+    committed(esker, repo, "main", b="3")
+    assert [row[0] for row in esker.ok("branch", "list", repo).rows] == ["dev", "main"]
+    assert [row[:2] for row in esker.ok("diff", f"{repo}/main..dev").rows] == [["~", "b"], ["+", "c"]]
+    assert [row[:2] for row in esker.ok("diff", f"{repo}/main...dev").rows] == [["!", "b"], ["+", "c"]]
+    assert [row[:2] for row in esker.ok("diff", f"{repo}/main...dev/c").rows] == [["+", "c"]]
+
+    tried = esker.run("merge", f"{repo}/dev", "main", "--dry-run", "--json")
+    assert tried.code == 4
+    assert [(one["type"], one["path"]) for one in tried.lines] == [("conflict", "b"), ("added", "c")]
+    refused = esker.run("merge", f"{repo}/dev", "main")
+    assert refused.code == 4
+    assert refused.rows == [["!", "b"]]
+    assert refused.err.startswith("error: ")
+    assert "'b'" in refused.err
+    head = esker.ok("branch", "show", f"{repo}/main", "--json").json["commit_id"]
+    stale = esker.run("merge", f"{repo}/dev", "main", "--strategy", "source-wins", "--expected-head", base)
+    assert stale.code == 7
+    how = ("--strategy", "source-wins", "--expected-head", head, "-m", "dev is done")
+    made = esker.ok("merge", f"{repo}/dev", "main", *how, "--json").json
+    assert esker.ok("cat", f"{repo}/main/b").out == "2"
+    shown = esker.ok("show", f"{repo}/main", "--json").json
+    assert (shown["id"], shown["message"], len(shown["parents"])) == (made["reference"], "dev is done", 2)
+    drawn = esker.ok("log", f"{repo}/main", "--graph").out.splitlines()
+    assert [line.split("  ")[0] for line in drawn] == ["*", "|-\\", "* |", "| *", "|-/", "*", "*"]
+    esker.ok("branch", "delete", f"{repo}/dev", "--yes")
+    assert esker.run("branch", "show", f"{repo}/dev").code == 3
+
+
+def test_commits_are_reverted_picked_and_branches_moved(esker: Esker, repo: str) -> None:
+    first = committed(esker, repo, "main", a="1")
+    esker.ok("branch", "create", f"{repo}/dev")
+    picked = committed(esker, repo, "dev", c="1")
+    assert esker.ok("cherry-pick", f"{repo}/main", picked, "-m", "c too", "--json").json["message"] == "c too"
+    assert paths(esker, f"{repo}/main") == ["a", "c"]
+    esker.ok("revert", f"{repo}/main", "main", "-m", "c no more")
+    assert paths(esker, f"{repo}/main") == ["a"]
+    esker.ok("move", f"{repo}/main", "dev", "--yes")
+    assert esker.ok("branch", "show", f"{repo}/main", "--json").json["commit_id"] == picked
+    esker.ok("tag", "create", f"{repo}/v1", "main~1")
+    assert esker.ok("tag", "show", f"{repo}/v1", "--json").json == {"id": "v1", "commit_id": first}
+    assert [one["id"] for one in esker.ok("tag", "list", repo, "--json").lines] == ["v1"]
+    assert paths(esker, f"{repo}/v1") == ["a"]
+    esker.ok("tag", "delete", f"{repo}/v1", "-y")
+    assert esker.run("ls", f"{repo}/v1").code == 3
+
+
+def test_what_is_staged_is_reset_by_path_by_prefix_and_as_a_whole(esker: Esker, repo: str) -> None:
+    for path in ("a", "d/1", "d/2", "e"):
+        esker.ok("upload", esker.wrote("x", path), f"{repo}/main/{path}")
+    esker.ok("reset", f"{repo}/main/a", "-y")
+    assert paths(esker, f"{repo}/main") == ["d/1", "d/2", "e"]
+    esker.ok("reset", "-r", f"{repo}/main/d/", "-y")
+    assert paths(esker, f"{repo}/main") == ["e"]
+    unasked = esker.run("reset", f"{repo}/main")
+    assert unasked.code == 2, "without a terminal there is nobody to ask"
+    assert "--yes" in unasked.err
+    esker.ok("reset", f"{repo}/main", "-y")
+    assert paths(esker, f"{repo}/main") == []
+
+
+def test_what_is_staged_is_set_aside_folded_and_looked_into(esker: Esker, repo: str) -> None:
+    esker.ok("upload", esker.wrote("x", "1"), f"{repo}/main/x")
+    esker.ok("stash", "save", f"{repo}/main", "later")
+    assert paths(esker, f"{repo}/main") == []
+    assert [one["id"] for one in esker.ok("stash", "list", f"{repo}/main", "--json").lines] == ["later"]
+    esker.ok("stash", "pop", f"{repo}/main", "later")
+    assert paths(esker, f"{repo}/main") == ["x"]
+    layers = esker.ok("branch", "show", f"{repo}/main", "--json").json["layers"]
+    assert sum(layer["rows"] for layer in layers) == 1
+    assert esker.ok("compact", f"{repo}/main", "--json").json == {"compacted": True}
+    assert esker.ok("branch", "show", f"{repo}/main", "--json").json["layers"][0]["level"] == "compacted"
+    esker.ok("stash", "save", f"{repo}/main", "later")
+    esker.ok("stash", "drop", f"{repo}/main", "later", "--yes")
+    assert esker.run("stash", "pop", f"{repo}/main", "later").code == 3
+
+
+def test_a_prefix_is_deleted_and_a_missing_object_is_told(esker: Esker, repo: str) -> None:
+    for path in ("d/1", "d/2", "e"):
+        esker.ok("upload", esker.wrote("x", path), f"{repo}/main/{path}")
+    assert esker.run("rm", f"{repo}/main/d").code == 3, "a single path is no prefix"
+    esker.ok("rm", "-r", f"{repo}/main/d/", "--yes")
+    assert paths(esker, f"{repo}/main") == ["e"]
+    assert esker.ok("rm", "-r", f"{repo}/main/d/", "--json").json == {"deleted": None}
+
+
+def test_repositories_are_listed_shown_protected_and_deleted(esker: Esker, repo: str) -> None:
+    assert repo in [one["id"] for one in esker.ok("repo", "list", "--prefix", "repo-", "--json").lines]
+    assert esker.ok("repo", "protect", repo, "main", "release-*").rows == [["main"], ["release-*"]]
+    esker.ok("repo", "retention", repo, "--days", "30", "--branch", "main=90")
+    shown = esker.ok("repo", "show", repo, "--json").json
+    assert shown["protected_branches"] == ["main", "release-*"]
+    assert shown["retention"] == {
+        "default_retention_days": 30,
+        "branches": [{"branch_id": "main", "retention_days": 90}],
+    }
+    assert esker.ok("repo", "protect", repo, "--clear", "--json").out == ""
+    assert esker.run("repo", "create", repo).code == 4
+    esker.ok("repo", "delete", repo, "--yes")
+    assert esker.run("repo", "show", repo).code == 3
+
+
+def test_objects_are_copied_within_a_repository(esker: Esker, repo: str) -> None:
+    committed(esker, repo, "main", a="1")
+    esker.ok("cp", esker.wrote("n", "2"), f"esker://{repo}/main/d/")
+    esker.ok("cp", f"esker://{repo}/main/a", f"esker://{repo}/main/d/")
+    assert esker.ok("cp", "-r", f"esker://{repo}/main/d/", f"esker://{repo}/main/e", "--json").json == {"copied": 2}
+    assert paths(esker, f"{repo}/main") == ["a", "d/a", "d/n", "e/a", "e/n"]
+    esker.ok("cp", f"esker://{repo}/main/e/n", "back")
+    assert (esker.home / "back").read_text() == "2"
+    assert esker.run("cp", "back", "elsewhere").code == 2
+
+
+def test_jobs_are_listed_and_cleaned(esker: Esker, repo: str) -> None:
+    assert esker.ok("jobs", "list", repo, "--json").out == ""
+    assert esker.ok("jobs", "clean", repo, "--older-than", "0").out == ""
+    assert esker.run("jobs", "abort", repo, "nobody", "--yes").code == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["ls", "{repo}/nope"], 3),
+        (["ls", "{repo}"], 2),
+        (["cat", "{repo}/main/nope"], 3),
+        (["cat", "{repo}/main"], 2),
+        (["commit", "{repo}/main", "-m", "nothing"], 2),
+        (["commit", "{repo}/main"], 2),
+        (["branch", "create", "{repo}/main"], 4),
+        (["branch", "delete", "{repo}/main", "-y"], 5),
+        (["branch", "create", "{repo}/no.name"], 2),
+        (["upload", "no-such-file", "{repo}/main/x"], 3),
+        (["merge", "{repo}/main", "main", "--strategy", "mine"], 2),
+        (["diff", "{repo}/main.."], 2),
+        (["no-such-command"], 2),
+        (["ls", "s3://bucket/x"], 2),
+        (["show", "../{repo}/main"], 2),
+    ],
+)
+def test_the_exit_code_tells_what_to_do(local: Esker, local_repo: str, arguments: list[str], code: int) -> None:
+    said = local.run(*(argument.format(repo=local_repo) for argument in arguments))
+    assert said.code == code, said
+    assert said.out == ""
+    assert said.err
+
+
+@pytest.fixture(scope="module")
+def names() -> dict[str, str]:
+    return {}
+
+
+@pytest.fixture
+def local_repo(local: Esker, names: dict[str, str]) -> str:
+    """One for all that do not change it."""
+    if "repo" not in names:
+        names["repo"] = "repo-of-errors"
+        local.ok("repo", "create", names["repo"])
+    return names["repo"]
