@@ -178,13 +178,14 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def stashed(self, name: str, stash: Stash, basis: Basis) -> "Branch | None":
         """With all that was staged set aside as `stash`. None if more has been staged since, or the name is taken.
 
-        The layers of `basis` are the stash's own, and only a compacted tree is dropped: the stash holds a layer of what
-        it changed.
+        What layers of `basis` it has are its own from then on. The others are dropped, and so is a compacted tree: the
+        stash has a layer of what these changed.
         """
         if self.dirty or name in self.stashes or self.sealed != basis.sealed or not self.holds(basis):
             return None
         record = msgspec.structs.replace(self, sealed=(), l2=None, compacted=None, claim=None)
-        dropped = self.dropped + self._compacted_waste(kept_commits=(), kept_trees=())
+        dropped = self.dropped + tuple(waste(layer) for layer in basis.layers if layer not in stash.layers)
+        dropped += self._compacted_waste(kept_commits=(), kept_trees=())
         return msgspec.structs.replace(record, stashes={**self.stashes, name: stash}, dropped=dropped)
 
     def popped(self, name: str, stash: Stash, layers: Sequence[Layer], fresh: Token) -> "Branch | None":

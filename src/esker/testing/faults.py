@@ -109,6 +109,9 @@ class _Blobs(BlobStore):
     def presign(self, method: str, name: str, seconds: int) -> str | None:
         return self._call(Call("presign", name), lambda: self.inner.presign(method, name, seconds))
 
+    def settle(self) -> None:
+        self._call(Call("settle", ""), self.inner.settle)
+
     def drop_cached(self, name: str) -> bool:
         return self.inner.drop_cached(name)
 

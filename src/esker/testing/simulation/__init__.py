@@ -8,6 +8,7 @@
     watch       at every swap of a branch record: is this a step that the protocol allows?
     linear      afterwards: is there an order of the operations, key by key, that explains every answer?
     judge       afterwards: commits, pages, histories, and whether every client got an answer
+    merging     afterwards: is each merge what a fresh one comes to?
     run         one schedule from plan to verdict
     shrink      the smallest plan that still fails
     mutants     weaknesses to plant: the measure of all this is that each of them is caught

@@ -1,9 +1,11 @@
 """Run schedules, replay one, or hunt the mutants."""
 
 import argparse
+import logging
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from esker.testing.simulation.mutants import MUTANTS, hunt
 from esker.testing.simulation.plans import THEMES, Wishes, draw
@@ -33,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hunts.add_argument("--story", action="store_true", help="tell how each was caught")
     hunts.add_argument("--blind", action="store_true", help="catch them by what clients were answered alone")
     options = parser.parse_args(arguments)
+    logging.getLogger("esker").setLevel(logging.ERROR)  # that a compaction failed is what the dice wanted
     if options.command == "mutants":
         return _mutants(options)
     wishes = Wishes(options.guards, options.faults, options.theme, options.stored)
@@ -45,14 +48,16 @@ def _run(first: int, schedules: int, seconds: float | None, wishes: Wishes) -> i
     failures: list[Failure] = []
     steps = done = 0
     start_s = time.perf_counter()
-    while done < schedules if seconds is None else time.perf_counter() - start_s < seconds:
-        seed = first + done
-        plan = draw(seed, wishes)
-        result = simulate(plan, seed)
-        steps += result.steps
-        done += 1
-        if result.failure is not None:
-            failures.append(Failure(plan, seed, result.script, result.failure))
+    with suppress(KeyboardInterrupt):  # whoever has seen enough wants to know what was seen
+        while done < schedules if seconds is None else time.perf_counter() - start_s < seconds:
+            seed = first + done
+            plan = draw(seed, wishes)
+            result = simulate(plan, seed)
+            steps += result.steps
+            done += 1
+            if result.failure is not None:
+                print(f"seed {seed}: {result.failure}", file=sys.stderr)
+                failures.append(Failure(plan, seed, result.script, result.failure))
     took_s = time.perf_counter() - start_s
     print(f"{done} schedules of {steps / max(1, done):.0f} steps in {took_s:.1f} s: {done / took_s * 60:.0f} a minute")
     for failure in failures[:_SHOWN_MAX]:

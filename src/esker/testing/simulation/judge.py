@@ -6,14 +6,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from esker.errors import EskerError
+from esker.errors import CorruptError, EskerError
 from esker.model import CommitID
 from esker.streams.listing import Page
 from esker.testing.simulation.linear import FOREVER, GONE, Kind, State, Step, explains, stale
-from esker.testing.simulation.plans import Op, Verb
+from esker.testing.simulation.merging import Merging
+from esker.testing.simulation.plans import LANDING, PATHS, Op, Verb
 from esker.testing.simulation.scheduler import Violation
-from esker.testing.simulation.verbs import EXISTS, NO_BRANCH, NOTHING, Answer
+from esker.testing.simulation.verbs import EXISTS, NO_BRANCH, NOTHING, Answer, Conflict
 from esker.testing.simulation.watch import View, Watch
+
+FIRST: Final = "first"
+"""The message of what was committed before the first client came."""
 
 
 class Outcome(Enum):
@@ -27,6 +31,7 @@ class Event:
     """One operation of one client, from its first turn to its answer."""
 
     client: str
+    server: int
     op: Op
     begin: int
     end: int = FOREVER
@@ -36,6 +41,10 @@ class Event:
     last: bool = False
     """Asked after all faults were over."""
     landings: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def answered(self) -> bool:
+        return self.outcome is Outcome.ANSWERED
 
     def __str__(self) -> str:
         if self.outcome is Outcome.ANSWERED:
@@ -60,15 +69,17 @@ class Judge:
         self._watch = watch
         self._guards = guards
         self._landed: dict[str, list[tuple[int, CommitID]]] = {}
-        for moment, _, commit_id, event in watch.landed:
-            if isinstance(event, Event):
-                self._landed.setdefault(event.op.value, []).append((moment, commit_id))
+        for landing in watch.landed:
+            message = watch.peek.commit(landing.commit).message
+            if message != FIRST:
+                self._landed.setdefault(message, []).append((landing.moment, landing.commit))
 
     def verdict(self) -> None:
         """Raises the first violation."""
         self._answers()
         self._histories()
         self._commits()
+        Merging(self._events, self._watch).verdict()
         if self._guards:
             self._pages()
         for branch in self._watch.views:
@@ -78,6 +89,8 @@ class Judge:
         for event in self._events:
             if event.last and event.outcome is not Outcome.ANSWERED:
                 raise Violation("answers", f"nothing fails any more, but {event}: {event.error}")
+            if isinstance(event.error, CorruptError):
+                raise Violation("answers", f"nothing is damaged, but {event}: {event.error}")
 
     def _histories(self) -> None:
         """From each head to the first commit: every commit that landed on it, once, each followed by its child."""
@@ -88,8 +101,9 @@ class Judge:
             head = heads[-1][1]
             while head is not None:
                 chain.append(head)
-                self._watch.peek.tree_of(head)
-                head = self._watch.peek.parent_of(head)
+                self._watch.committed(head)
+                head = next(iter(self._watch.peek.commit(head).parents), None)
+            born = max((moment for moment, where in self._watch.moved if where == branch), default=born)
             for moment, where, commit_id, _ in self._watch.landed:
                 if where == branch and moment > born and chain.count(commit_id) != 1:
                     raise Violation("history", f"a commit that landed on {branch!r} is not in its history, once")
@@ -129,10 +143,16 @@ class Judge:
     def _linear(self, branch: str) -> None:
         first = self._watch.views[branch][0][1]
         events = [event for event in self._events if event.op.branch == branch]
-        paths = {event.op.path for event in events if event.op.verb in _OF_ONE_PATH}
+        effects = [effect for effect in self._watch.effects if effect.branch == branch and _is_seen(effect.event)]
+        paths = {path for event in events for path in (event.op.path, *event.op.puts) if path in PATHS}
+        paths |= {path for effect in effects for path in (*effect.before, *effect.after)}
         for path in sorted(paths | (first or {}).keys()):
             initial: State = GONE if first is None else first.get(path)
             steps = [step for event in events for step in self._steps(event, path)]
+            for moment, _, event, before, after in effects:
+                if before.get(path) != after.get(path):
+                    what = f"{event.op.verb} of {event.op.value}" if event else ""
+                    steps.append(Step(moment, moment, Kind.WRITE, (after.get(path),), what=what))
             exact = self._guards or not any(
                 event.op.verb in (Verb.PUT, Verb.DELETE) and event.op.path == path for event in events
             )
@@ -171,6 +191,10 @@ class Judge:
                 return [Step(begin, end, Kind.CREATE, (op.value,), sure, what)]
             case Verb.DELETE if op.path == path:
                 return [Step(begin, end, Kind.WRITE, (None,), sure, what)]
+            case Verb.APPEND if path in op.puts:
+                return [Step(begin, end, Kind.WRITE, (op.value,), sure, what)]
+            case Verb.APPEND if path in op.gone or path.startswith(op.deletes):
+                return [Step(begin, end, Kind.WRITE, (None,), sure, what)]
             case Verb.DELETE_PREFIX if path.startswith(op.path):
                 return [Step(begin, end, Kind.WRITE, (None,), sure, what)]
             case Verb.RESET | Verb.RESET_PREFIX if path.startswith(op.path):
@@ -183,6 +207,8 @@ class Judge:
                 return self._listed(event, path, what)
             case Verb.COMMIT:
                 return self._commit(event, path)
+            case Verb.STASH if sure and event.answer == NOTHING:
+                return [Step(begin, end, Kind.READ, self._committed(event, path), what=what)]
             case Verb.CREATE_BRANCH:
                 if sure and event.answer == EXISTS:
                     return [Step(begin, end, Kind.THERE, what=what)]
@@ -202,7 +228,7 @@ class Judge:
     def _commit(self, event: Event, path: str) -> list[Step]:
         """A commit read the branch at some moment before it landed."""
         for moment, commit_id in self._landed.get(event.op.value, []):
-            value = self._watch.peek.tree_of(commit_id).get(path)
+            value = self._watch.committed(commit_id).get(path)
             return [Step(event.begin, moment, Kind.READ, (value,), what=f"commit of {event.client}")]
         if event.outcome is Outcome.ANSWERED and event.answer == NOTHING:
             values = self._committed(event, path)
@@ -217,13 +243,15 @@ class Judge:
         for moment, head in heads[first:]:
             if moment > event.end:
                 break
-            value = None if head is None else self._watch.peek.tree_of(head).get(path)
+            value = None if head is None else self._watch.committed(head).get(path)
             if head is not None and value not in found:
                 found.append(value)
         return tuple(found)
 
 
-_OF_ONE_PATH: Final = frozenset({Verb.PUT, Verb.PUT_IF_ABSENT, Verb.DELETE, Verb.GET, Verb.RESET_PATH})
+def _is_seen(event: object) -> bool:
+    """Whether what an operation did is known from the swap that did it: it is more than one can tell beforehand."""
+    return isinstance(event, Event) and (event.op.verb in LANDING or event.op.verb in (Verb.POP, Verb.STASH))
 
 
 def model_page(view: View | None, op: Op) -> object:
@@ -253,7 +281,7 @@ def _seen(answer: Answer) -> object:
 
 
 def _text(answer: Answer) -> str | None:
-    assert not isinstance(answer, Page)
+    assert not isinstance(answer, Page | Conflict)
     return answer
 
 

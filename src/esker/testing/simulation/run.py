@@ -1,24 +1,29 @@
 """One schedule, from its plan to the verdict."""
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
+import msgspec
+
+from esker.engine import compaction, layers, pressure
 from esker.engine.lake import Lake
 from esker.errors import EskerError, OutcomeUnknownError
-from esker.model import Commit, CommitID, FileName, Layer, Repository
+from esker.model import Commit, CommitID, FileName, Repository, Staging, Token
 from esker.refs import commits
 from esker.settings import Settings
+from esker.staging import tables, tokens
 from esker.stores.blob import BlobStore
 from esker.stores.blob_memory import MemoryBlobs
 from esker.stores.cache import MemoryCache
 from esker.testing.faults import Call, Fault, FaultyBlobs
 from esker.testing.simulation import verbs
 from esker.testing.simulation.judge import Event, Judge, Outcome
-from esker.testing.simulation.past import DictPast, Files, Inline, changes_in
-from esker.testing.simulation.plans import CLEANING, MAIN, SIDE, ClientPlan, Op, Plan, Verb, Wishes
+from esker.testing.simulation.past import DictPast, Files, Inline, OnDelete, changes_in
+from esker.testing.simulation.plans import CLEANING, ClientPlan, Memstore, Op, Plan, Verb, Wishes, branch_of
 from esker.testing.simulation.scheduler import Crash, Scheduler, Script, SimWorld, Violation
 from esker.testing.simulation.stores import NO_FAULTS, Network, Partitions, SimKV, SimKVWithoutGuards
 from esker.testing.simulation.watch import View, Watch
@@ -46,7 +51,7 @@ class _Stores:
 
     partitions: Partitions = field(default_factory=dict)
     files: Files = field(default_factory=dict)
-    blobs: MemoryBlobs | None = None
+    blobs: "_WatchedBlobs | None" = None
 
     def copy(self) -> "_Stores":
         return _Stores(
@@ -54,6 +59,27 @@ class _Stores:
             dict(self.files),
             _copied(self.blobs) if self.blobs else None,
         )
+
+    def has(self, file: str) -> bool:
+        if self.blobs is None:
+            return file in self.files
+        return any(self.blobs.head(shape.format(file)) for shape in _BLOBS)
+
+
+_BLOBS: Final = ("_esker/staging/{}.sst", "_esker/ranges/{}", "_esker/metaranges/{}")
+
+
+class _WatchedBlobs(MemoryBlobs):
+    """Tells of every file that it is about to delete."""
+
+    on_delete: OnDelete | None = None
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            if self.on_delete is not None and self.head(name):
+                kind, _, rest = name.removeprefix("_esker/").partition("/")
+                self.on_delete(rest.removesuffix(".sst") if kind == "staging" else rest)
+            super().delete([name])
 
 
 def simulate(plan: Plan, seed: int, *, script: Script | None = None, trace: bool = False) -> Result:
@@ -91,13 +117,21 @@ class _Simulation:
             self.stores.partitions,
             self.peek,
             self.repo.uid,
+            grace_s=plan.grace_s,
             guards=plan.guards,
+            memstore=plan.memstore is not Memstore.NONE,
             blind=plan.blind,
-            unacknowledged=self._unacknowledged,
+            underway=self._underway,
         )
         self.kv.on_write = self.watch
+        if self.stores.blobs:
+            self.stores.blobs.on_delete = self.watch.deletes
 
     def result(self) -> Result:
+        with _sizes(self.plan.small):
+            return self._result()
+
+    def _result(self) -> Result:
         failure: Violation | None = None
         scheduler = self.scheduler
         try:
@@ -127,7 +161,7 @@ class _Simulation:
         scheduler.turn()
         me = scheduler.current
         assert me is not None
-        event = Event(client.name, op, scheduler.tick(), last=last)
+        event = Event(client.name, client.server, op, scheduler.tick(), last=last)
         self.events.append(event)
         me.op, me.number, me.calls, me.busy, me.skips = event, op.number, 0, True, True
         if scheduler.trace is not None:
@@ -153,21 +187,31 @@ class _Simulation:
 
     def _last(self) -> list[ClientPlan]:
         """When nothing fails any more, everybody gets an answer; and what is there is what was acknowledged."""
-        branch = SIDE if self.plan.theme == "branch" else MAIN
+        branch = branch_of(self.plan.theme)
         server = max(client.server for client in self.plan.clients) + 1
         ops = [Op(Verb.LIST, branch), Op(Verb.COMMIT, branch, value="last"), Op(Verb.LIST, branch)]
         if self.plan.theme in CLEANING:
-            ops += [Op(Verb.CLEAN, branch, seconds=3.0), Op(Verb.CLEAN, branch, seconds=3.0), Op(Verb.LIST, branch)]
+            # Of compacted trees, each waits until the one before it is gone.
+            rounds = 2 + sum(op.verb is Verb.MAJOR for client in self.plan.clients for op in client.ops)
+            ops += [*[Op(Verb.CLEAN, branch, seconds=3.0)] * rounds, Op(Verb.LIST, branch)]
         return [ClientPlan(LAST, server, tuple(ops))]
 
     def _leftovers(self) -> None:
-        """What no branch names any more was cleaned away, records and files."""
+        """What fell off, and no branch names any more, was cleaned away: records and files."""
         if self.plan.theme not in CLEANING:
             return
         named = self.watch.named()
-        left = [name for name in self.stores.partitions if name.startswith("staging/") and name not in named]
+        kept = {tokens.partition(Token(name)) for name in named}
+        left = [name for name in self.stores.partitions if name.startswith("staging/") and name not in kept]
         if left and self.plan.guards:
             raise Violation("leftovers", f"{left[0]} is on no branch, and was not cleaned away")
+        wasted = self.watch.wasted.keys() - self.watch.kept_files()
+        files = sorted(file for file in wasted if self.stores.has(file))
+        if files:
+            raise Violation("leftovers", f"{files[0]} fell off a branch, and was not cleaned away")
+        filters = {key.decode() for key in self.stores.partitions.get(f"filters/{self.repo.uid}", {})}
+        if filters & wasted and not self.plan.faults.calls:  # else one may have been on its way for long
+            raise Violation("leftovers", f"the filter of {min(filters & wasted)} was not cleaned away")
 
     def _restart(self, server: int) -> None:
         self.restarts += 1
@@ -179,45 +223,52 @@ class _Simulation:
             world = SimWorld(self.scheduler, number + 7 * self.restarts)
             lake = Lake(
                 kv=self.kv,
-                open_past=lambda _: _past(self.network, self.stores, world, self.trees),
-                settings=self.settings,
+                open_past=lambda _: _past(self.network, self.stores, world, self.trees, self.watch.deletes),
+                settings=self._settings(number),
                 world=world,
             )
             found = self.servers[number] = verbs.Server(lake, self.repo)
         return found
 
-    def _unacknowledged(self, path: str) -> bool:
-        """Whether a write of the path is under way, or got no answer."""
-        return any(
-            event.op.path == path and event.outcome is Outcome.UNKNOWN and event.op.verb in (Verb.PUT, Verb.DELETE)
-            for event in self.events
-        )
+    def _underway(self, branch: str) -> Iterator[Event]:
+        """Operations that have no answer yet, or never will."""
+        return (event for event in self.events if event.outcome is Outcome.UNKNOWN and event.op.branch == branch)
+
+    def _settings(self, server: int) -> Settings:
+        if self.plan.memstore is Memstore.NONE or (self.plan.memstore is Memstore.SOME and server % 2 == 0):
+            return self.settings
+        return msgspec.structs.replace(self.settings, staging=Staging.LSM)
 
 
 class _Peek:
-    """Looks without a turn."""
+    """Looks without a turn. What never changes is looked at once: whoever deletes it is told."""
 
     def __init__(self, simulation: _Simulation) -> None:
         self._simulation = simulation
         self._commits: dict[CommitID, Commit] = {}
-        self._trees: dict[CommitID, View] = {}
+        self._trees: dict[FileName, View] = {}
+        self._files: dict[FileName, set[str]] = {}
+        self._rows: dict[FileName, dict[str, str | None]] = {}
 
-    def tree_of(self, commit: CommitID) -> View:
-        found = self._trees.get(commit)
+    def tree(self, tree: FileName) -> View:
+        found = self._trees.get(tree)
         if found is None:
-            tree = self._commit(commit).tree
-            found = self._trees[commit] = self._quietly(lambda past: _entries(past, tree))
+            found = self._trees[tree] = self._quietly(lambda past: entries_of(past, tree))
         return found
 
-    def parent_of(self, commit: CommitID) -> CommitID | None:
-        return next(iter(self._commit(commit).parents), None)
+    def files_of(self, tree: FileName) -> set[str]:
+        found = self._files.get(tree)
+        if found is None:
+            found = self._files[tree] = self._quietly(lambda past: _files_of(past, tree))
+        return found
 
-    def layer(self, layer: Layer) -> dict[str, str | None]:
-        assert layer.file is not None
-        file = layer.file
-        return self._quietly(lambda past: changes_in(past.read_layer(file)))
+    def rows(self, file: FileName) -> dict[str, str | None]:
+        found = self._rows.get(file)
+        if found is None:
+            found = self._rows[file] = self._quietly(lambda past: changes_in(past.read_layers([file])[0]))
+        return found
 
-    def _commit(self, commit: CommitID) -> Commit:
+    def commit(self, commit: CommitID) -> Commit:
         found = self._commits.get(commit)
         if found is None:
             simulation = self._simulation
@@ -226,7 +277,7 @@ class _Peek:
             )
         return found
 
-    def _quietly(self, look: Callable[[Past], T]) -> T:
+    def _quietly(self, look: Callable[["DictPast | StoredPast"], T]) -> T:
         simulation = self._simulation
         scheduler = simulation.scheduler
         was, scheduler.quiet = scheduler.quiet, True
@@ -244,7 +295,7 @@ def _start(guards: bool, stored: bool) -> tuple[_Stores, Repository, int, Cuttin
     scheduler = Scheduler(0)
     scheduler.quiet = True
     network = Network(scheduler, NO_FAULTS, lambda _: None)
-    stores = _Stores(blobs=MemoryBlobs() if stored else None)
+    stores = _Stores(blobs=_WatchedBlobs() if stored else None)
     cutting = Cutting(entries_mean=2)
     world = SimWorld(scheduler, 0)
     lake = Lake(
@@ -260,9 +311,11 @@ def _kv(guards: bool, network: Network, partitions: Partitions) -> SimKV:
     return (SimKV if guards else SimKVWithoutGuards)(network, partitions)
 
 
-def _past(network: Network, stores: _Stores, world: SimWorld, cutting: Cutting) -> Past:
+def _past(
+    network: Network, stores: _Stores, world: SimWorld, cutting: Cutting, on_delete: OnDelete | None = None
+) -> DictPast | StoredPast:
     if stores.blobs is None:
-        return DictPast(network, stores.files, world)
+        return DictPast(network, stores.files, world, on_delete)
     blobs = FaultyBlobs(stores.blobs, _decide(network), lambda call: network.scheduler.turn())
     return StoredPast(Trees(blobs, cutting, cache=MemoryCache(0), pool=Inline(), world=world))
 
@@ -279,19 +332,52 @@ def _decide(network: Network) -> Callable[[Call], Fault | None]:
     return decide
 
 
-def _copied(blobs: BlobStore) -> MemoryBlobs:
-    copied = MemoryBlobs()
+@contextmanager
+def _sizes(small: bool) -> Iterator[None]:
+    """With tables so small that a level has several, prefix deletes too many for a record, claims soon stale, and too
+    many layers to lay more."""
+    were = [(module, name, getattr(module, name)) for module, name, _ in _SMALL]
+    try:
+        for module, name, value in _SMALL if small else ():
+            setattr(module, name, value)
+        yield
+    finally:
+        for module, name, value in were:
+            setattr(module, name, value)
+
+
+_SMALL: Final = (
+    (tables, "ROWS", 2),
+    (compaction, "ROWS", 2),
+    (compaction, "TABLES_MAX", 2),
+    (layers, "DELETES_MAX", 1),
+    (compaction, "CLAIM_STALE_S", 0.05),
+    (pressure, "COMPACT_AT", 3),
+    (pressure, "WAIT_AT", 5),
+    (pressure, "_WAIT_S", 0.05),
+)
+
+
+def _copied(blobs: BlobStore) -> _WatchedBlobs:
+    copied = _WatchedBlobs()
     for info in blobs.list():
         copied.put(info.name, blobs.get(info.name) or b"")
     return copied
 
 
-def _entries(past: Past, tree: FileName) -> View:
+def entries_of(past: Past, tree: FileName) -> View:
+    """What a tree shows."""
     return {
         path: checksum
         for table in past.scan(tree)
         for path, checksum in zip(table["path"].to_pylist(), table["checksum"].to_pylist(), strict=True)
     }
+
+
+def _files_of(past: DictPast | StoredPast, tree: FileName) -> set[str]:
+    if isinstance(past, DictPast):
+        return past.files_of(tree)
+    return {tree, *past.trees.metarange(tree).table["name"].to_pylist()}
 
 
 def _where(error: Exception) -> str:

@@ -299,6 +299,11 @@ class SimEvent:
     def set(self) -> None:
         self._is_set = True
 
-    def wait(self) -> None:
-        while not self._is_set:
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        end_s = None if timeout is None else self._scheduler.now_s + timeout
+        while not self._is_set and (end_s is None or self._scheduler.now_s < end_s):
             self._scheduler.sleep(STEP_S)
+        return self._is_set
