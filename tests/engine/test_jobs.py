@@ -152,6 +152,22 @@ def test_a_blob_that_is_not_there_or_not_as_said_fails_the_job_and_changes_nothi
     assert contents(lake, repo, "main") == START
 
 
+def test_blobs_are_made_durable_before_one_of_them_is_shown(setup: Setup) -> None:
+    """Tasks that write them as files leave that to the server: one call, however many there are."""
+    lake, repo = setup.lake, setup.repo
+    job = jobs.start(lake, repo, "main")
+    changes = _written(lake, repo, job, "a", "b")
+    made: list[str] = []
+
+    def on_call(call: Call) -> None:
+        if call.method == "settle" or (call.method == "put_if" and call.name.startswith("branches/")):
+            made.append(call.method)
+
+    watched = setup.again(FaultyKV(setup.kv, _no_fault, on_call), FaultyBlobs(setup.blobs, _no_fault, on_call))
+    jobs.publish(watched, repo, job.id, changes)
+    assert made == ["settle", "put_if"]
+
+
 def test_what_must_be_empty_is_looked_at_where_the_job_lands(lake: Lake, repo: Repository) -> None:
     job = jobs.start(lake, repo, "main")
     other = jobs.start(lake, repo, "main")

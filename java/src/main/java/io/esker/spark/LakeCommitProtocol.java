@@ -30,9 +30,6 @@ public final class LakeCommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   private static final long serialVersionUID = 1L;
   private static final Logger LOG = LoggerFactory.getLogger(LakeCommitProtocol.class);
 
-  /** A setting of a write: the job's id, if another try of the same write is to be known as that. */
-  static final String JOB_ID = "esker.job.id";
-
   private final String path;
   private final boolean dynamic;
 
@@ -62,7 +59,7 @@ public final class LakeCommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   /** Called before the job is set up. */
   @Override
   public boolean deleteWithJob(FileSystem fs, Path place, boolean recursive) {
-    if (!isOurs() && !Place.isLake(place.toString())) {
+    if (!isOurs()) {
       return super.deleteWithJob(fs, place, recursive);
     }
     if (deleted == null) {
@@ -81,7 +78,7 @@ public final class LakeCommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     Configuration conf = context.getConfiguration();
     plan = WritePlan.running(SparkContext.getOrCreate(), path);
     try {
-      job = LakeJob.start(conf, target(), conf.get(JOB_ID, UUID.randomUUID().toString()));
+      job = LakeJob.start(conf, target(), UUID.randomUUID().toString());
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }
@@ -116,10 +113,6 @@ public final class LakeCommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   @Override
   public String newTaskTempFileAbsPath(TaskAttemptContext context, String directory, FileNameSpec name) {
     if (!isOurs()) {
-      if (Place.isLake(directory)) {
-        throw new UnsupportedOperationException(
-            directory + " is a partition of " + path + ", which is no place in a lake: write to it by itself");
-      }
       return super.newTaskTempFileAbsPath(context, directory, name);
     }
     try {
