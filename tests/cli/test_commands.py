@@ -1,6 +1,7 @@
 """Every command does what it says, on a lake that is opened here and on a server alike."""
 
 import pytest
+import urllib3
 
 from tests.cli.program import Esker
 
@@ -166,6 +167,17 @@ def test_objects_are_copied_within_a_repository(esker: Esker, repo: str) -> None
     assert esker.run("cp", "back", "elsewhere").code == 2
 
 
+def test_a_url_is_signed_by_a_server_for_whoever_has_no_key(esker: Esker, repo: str) -> None:
+    committed(esker, repo, "main", a="signed")
+    said = esker.run("presign", f"{repo}/main/a")
+    if not esker.remote:
+        assert said.code == 2, "nobody here would answer it"
+        return
+    assert said.code == 0
+    answer = urllib3.request("GET", said.out.strip(), retries=False)
+    assert (answer.status, answer.data) == (200, b"signed")
+
+
 def test_jobs_are_listed_and_cleaned(esker: Esker, repo: str) -> None:
     assert esker.ok("jobs", "list", repo, "--json").out == ""
     assert esker.ok("jobs", "clean", repo, "--older-than", "0").out == ""
@@ -187,13 +199,14 @@ def test_jobs_are_listed_and_cleaned(esker: Esker, repo: str) -> None:
         (["upload", "no-such-file", "{repo}/main/x"], 3),
         (["merge", "{repo}/main", "main", "--strategy", "mine"], 2),
         (["diff", "{repo}/main.."], 2),
+        (["import", "file:///no/such/place", "{repo}/main/x/"], 5),
         (["no-such-command"], 2),
         (["ls", "s3://bucket/x"], 2),
         (["show", "../{repo}/main"], 2),
     ],
 )
-def test_the_exit_code_tells_what_to_do(local: Esker, local_repo: str, arguments: list[str], code: int) -> None:
-    said = local.run(*(argument.format(repo=local_repo) for argument in arguments))
+def test_the_exit_code_tells_what_to_do(remote: Esker, shared: str, arguments: list[str], code: int) -> None:
+    said = remote.run(*(argument.format(repo=shared) for argument in arguments))
     assert said.code == code, said
     assert said.out == ""
     assert said.err
@@ -205,9 +218,9 @@ def names() -> dict[str, str]:
 
 
 @pytest.fixture
-def local_repo(local: Esker, names: dict[str, str]) -> str:
+def shared(remote: Esker, names: dict[str, str]) -> str:
     """One for all that do not change it."""
     if "repo" not in names:
         names["repo"] = "repo-of-errors"
-        local.ok("repo", "create", names["repo"])
+        remote.ok("repo", "create", names["repo"])
     return names["repo"]

@@ -39,10 +39,12 @@ def test_a_session_can_be_kept_instead_of_a_key(bare: Esker, server: Live) -> No
 
 
 def test_settings_are_set_and_forgotten(bare: Esker) -> None:
+    bare.lake = bare.home / "my lake"
     bare.ok("config", "set", "lake", str(bare.lake))
     assert bare.ok("config", "path").out.strip() == str(bare.config)
     bare.ok("repo", "create", "sales")
     assert bare.lake.is_dir(), "a directory is as good as its URL"
+    assert bare.ok("repo", "list").rows[0][0] == "sales"
     assert bare.run("config", "set", "endpoint", "http://localhost:1").code == 2, "it says a lake already"
     assert bare.run("config", "set", "secret_access_key", "visible").code == 2
     assert bare.run("config", "set", "colour", "red").code == 2

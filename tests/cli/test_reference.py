@@ -98,3 +98,31 @@ def test_places_are_a_repository_a_ref_and_all_that_follows(text: str, expected:
 def test_what_names_no_place_is_refused(text: str) -> None:
     with pytest.raises(InvalidError):
         places.on_ref(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("esker stas", ["stash"]),
+        ("esker ls completed", ["completed-1", "completed-2"]),
+        (
+            "esker ls esker://completed-1/",
+            ["esker://completed-1/dev", "esker://completed-1/main", "esker://completed-1/v1"],
+        ),
+        ("esker branch delete completed-1/d", ["completed-1/dev"]),
+        ("esker --lake /nowhere ls c", []),
+    ],
+)
+def test_names_are_completed(completed: Esker, words: str, expected: list[str]) -> None:
+    asked = {"_ESKER_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    assert completed.ok(**asked).out.split() == expected
+
+
+@pytest.fixture
+def completed(local: Esker) -> Esker:
+    """On a lake with two repositories."""
+    if local.run("repo", "create", "completed-1").code == 0:
+        local.ok("repo", "create", "completed-2")
+        local.ok("branch", "create", "completed-1/dev")
+        local.ok("tag", "create", "completed-1/v1", "main")
+    return local

@@ -128,7 +128,7 @@ print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
 def test_a_large_object_goes_up_and_down_at_constant_memory(esker: Esker, repo: str) -> None:
     large = esker.home / "large"
     with large.open("wb") as file:
-        file.truncate(400 << 20)
+        file.truncate(300 << 20)
     for arguments in (
         ["upload", str(large), f"{repo}/main/large"],
         ["download", f"{repo}/main/large", "back"],
@@ -144,7 +144,7 @@ def test_a_large_object_goes_up_and_down_at_constant_memory(esker: Esker, repo: 
         code, mebibytes = map(int, said.stdout.split())
         assert code == 0, said.stderr
         assert mebibytes < 200, arguments
-    assert (esker.home / "back").stat().st_size == 400 << 20
+    assert (esker.home / "back").stat().st_size == 300 << 20
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/\0"), min_size=1, max_size=6).filter(

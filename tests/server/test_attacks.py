@@ -143,3 +143,24 @@ def test_methods_that_are_not_in_the_table_are_refused(server: Live) -> None:
     refused = server.ask("DELETE", "/repositories")
     assert refused.status == 405
     assert "GET" in refused.headers["Allow"]
+
+
+def test_of_two_uploads_to_one_url_the_first_to_be_done_stays(server: Live, repo: str) -> None:
+    """Else whoever holds the URL could change the bytes of an object that was linked, and committed, since."""
+    backing = f"/repositories/{repo}/branches/main/staging/backing"
+    given = server.ask("GET", backing, query={"path": "a", "presign": "true"}).json
+    target = given["presigned_url"].removeprefix(server.url)
+    slow = server.connection()
+    slow.putrequest("PUT", target)
+    slow.putheader("Content-Length", "4")
+    slow.putheader("Expect", "100-continue")
+    slow.endheaders()
+    assert slow.sock.recv(100).startswith(b"HTTP/1.1 100"), "it has begun to read"
+    slow.send(b"ba")
+    assert server.ask("PUT", target, body=b"good", login=False).status == 200
+    staging = {"staging": {"physical_address": given["physical_address"]}, "checksum": "x", "size_bytes": 4}
+    assert server.ask("PUT", backing, query={"path": "a"}, body=staging).status == 200
+    slow.send(b"d!")
+    assert slow.getresponse().status == 409
+    slow.close()
+    assert server.get(repo, "a").body == b"good"

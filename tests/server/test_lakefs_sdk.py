@@ -253,10 +253,16 @@ def test_what_is_not_there_yet_says_so(sdk: Any, repo: str) -> None:
         lambda: sdk.pulls_api.list_pull_requests(repo),
         lambda: sdk.auth_api.list_groups(),
         lambda: sdk.repositories_api.dump_submit(repo),
-        lambda: sdk.experimental_api.create_presign_multipart_upload(repo, "main", "a"),
     )
     for ask in questions:
         with pytest.raises(ApiException) as absent:
             ask()
         assert status_of(absent) == 501
         assert "does not have this operation" in str(absent.value.body)
+
+
+def test_who_asks_for_an_upload_in_parts_is_told_how_to_upload(sdk: Any, repo: str) -> None:
+    with pytest.raises(ApiException) as absent:
+        sdk.experimental_api.create_presign_multipart_upload(repo, "main", "a")
+    assert status_of(absent) == 501
+    assert "upload the object in one request" in str(absent.value.body)

@@ -14,8 +14,13 @@ from typing import Any
 import boto3
 import pytest
 
+from esker.engine import layers, repositories
+from esker.engine.opening import open_stores
+from esker.model import Entry
 from esker.server.serve import STREAMS
 from esker.stores.open_kv import sqlite_url
+from esker.streams.entries import changes_of
+from esker.streams.rows import Changes
 from tests import services
 from tests.server.running import API, Client, Server, fresh_database, serving
 from tests.services import wait
@@ -53,7 +58,8 @@ def stalled(client: Client, method: str, target: str, *, length: int = 0) -> Ite
         connection.settimeout(20)
         connection.connect((host, int(port)))
         head = f"{method} {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\nContent-Type: text/plain\r\n"
-        head += f"Authorization: {client.headers['authorization']}\r\n"
+        if "authorization" in client.headers:
+            head += f"Authorization: {client.headers['authorization']}\r\n"
         head += "Expect: 100-continue\r\n\r\n" if length else "\r\n"
         connection.sendall(head.encode())
         if length:
@@ -262,6 +268,33 @@ def test_uploads_leave_half_of_the_places_to_others(tmp_path: Path) -> None:
             assert admin.ask("POST", other, b"x" * (1 << 20)).status == 503
             for _ in range(10):
                 assert admin.ask("GET", f"{API}/user").status == 200
+
+
+def test_strangers_who_never_end_their_bodies_keep_nobody_out(tmp_path: Path) -> None:
+    """Whoever logs in is not known before the body is read."""
+    with serving(tmp_path, requests=8) as running:
+        admin, nobody = Client(running.url, running.key), Client(running.url)
+        login = {"access_key_id": running.key[0], "secret_access_key": running.key[1]}
+        with stalled(nobody, "POST", f"{API}/auth/login", length=100):
+            assert nobody.ask("POST", f"{API}/auth/login", login).status == 503
+            for _ in range(10):
+                assert admin.ask("GET", f"{API}/user").status == 200
+        wait(lambda: nobody.ask("POST", f"{API}/auth/login", login).status == 200, lambda: None)
+
+
+def test_what_a_former_server_left_to_compact_is_compacted_after_a_start(tmp_path: Path) -> None:
+    url = (tmp_path / "lake").as_uri()
+    lake, close = open_stores(url)
+    repo = repositories.create(lake, "sales", f"{url}/sales")
+    for number in range(20):
+        entry = Entry(path=f"p/{number}", address="data/x", size=1, checksum="x", mtime_ms=0)
+        layers.append(lake, repo, "main", Changes(changes_of([entry])))
+    close()
+    with serving(tmp_path) as running:
+        admin = Client(running.url, running.key)
+        where = "/repositories/sales/branches/main"
+        wait(lambda: all(layer["level"] != "L1" for layer in admin.get(f"{where}/layers")["results"]), lambda: None)
+        assert len(admin.get("/repositories/sales/refs/main/objects/ls")["results"]) == 20
 
 
 def test_readers_that_do_not_read_hold_up_nobody_else(tmp_path: Path) -> None:

@@ -44,10 +44,10 @@ _COMMON: Final[dict[str, tuple[Any, object]]] = {
 
 
 def command(
-    app: typer.Typer, name: str | None = None
+    app: typer.Typer, name: str | None = None, *, panel: str | None = None
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
     """Make a function a command. Its first argument is the session, its docstring what `--help` says, and what follows
-    the first paragraph of that are examples."""
+    the first paragraph of that are examples. `panel` is where the program's help lists it."""
 
     def register(function: Callable[Concatenate[Session, P], None]) -> Callable[Concatenate[Session, P], None]:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
@@ -72,7 +72,7 @@ def command(
             ]
         )
         run.__name__, run.__doc__ = function.__name__, function.__doc__
-        app.command(name)(run)
+        app.command(name, rich_help_panel=panel)(run)
         return function
 
     return register

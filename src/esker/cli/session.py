@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from esker.cli.output import Output
 from esker.errors import InvalidError, Kind, NotFoundError
@@ -68,8 +69,8 @@ class Session:
         url, kv = self.lake_url, self.settings.kv or None
         directory = directory_of(url)
         if directory is not None and not kv and not self.creates:
-            database = database_of(url).removeprefix("sqlite://")
-            if not Path(database).exists():
+            database = Path(unquote(database_of(url).removeprefix("sqlite://")))
+            if not database.exists():
                 raise NotFoundError(
                     Kind.REPOSITORY_NOT_FOUND,
                     f"there is no lake at {url}: `esker repo create` makes one there, or name another by --lake",

@@ -19,10 +19,12 @@ _LOG: Final = logging.getLogger("esker.background")
 
 
 class Background:
-    """A thread for it. A context manager: leaving waits until what is under way is done."""
+    """A thread for it; stopping it waits until what is under way is done. With `look_first` it begins with what former
+    processes left, at the cost of a look at every branch."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, *, look_first: bool = False) -> None:
         self._lake = lake
+        self._look_first = look_first
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="esker-background", daemon=True)
 
@@ -37,6 +39,11 @@ class Background:
 
     def _run(self) -> None:
         noticed = sensor.of(self._lake).noticed
+        if self._look_first:
+            try:
+                look_at_all(self._lake)
+            except EskerError as error:
+                _LOG.warning("looking for branches to compact: %s", error)
         while not self._stopped:
             noticed.wait(_ROUND_S)
             if not self._stopped:

@@ -2,7 +2,8 @@
 
 - Up to `requests` are worked on. All others are told 503 and when to come back: nothing of such a request is looked at.
   Nobody waits in between: handing a place from one thread to another costs more than most requests do.
-- At most half of them are uploads, which may take as long as their clients like.
+- At most half of them are uploads, which may take as long as their clients like; and at most an eighth those in which
+  anybody may send a body: who is not known, and slow, keeps none of the others out.
 - A request holds its place until its answer begins. An answer that is streamed then holds a thread until its reader has
   it all, and at most `streams` are: slow readers take no thread from those who ask for little.
 
@@ -17,8 +18,10 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from prometheus_client import Counter
 
+from esker.auth import Need
 from esker.server.app import NOTE
 from esker.server.logs import Note, Requests
+from esker.server.operations import OPERATIONS
 from esker.world import World
 
 RETRY_AFTER_S: Final = 1
@@ -32,6 +35,11 @@ UPLOAD_BYTES: Final = 64 << 10
 
 ALWAYS: Final = frozenset({"/_health", "/_ready", "/metrics"})
 """Paths that take no place, and no line in the log: a server that is busy is not sick, and its figures are wanted."""
+
+STRANGERS: Final = frozenset(
+    operation.route for operation in OPERATIONS if operation.need is Need.PUBLIC and operation.shape.body is not None
+)
+"""Where bodies are read of which nobody knows who sends them: to log in, and to set up."""
 
 _REFUSED: Final = Counter("esker_requests_refused", "Requests that were told to come back later.")
 
@@ -52,6 +60,7 @@ class Gate:
         self._world = world
         self._requests = _Places(requests)
         self._uploads = _Places(max(1, requests // 2))
+        self._strangers = _Places(max(1, requests // 8))
         self._streams = _Places(streams)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -69,7 +78,11 @@ class Gate:
         def ended() -> None:
             self._log.log(environ["REQUEST_METHOD"], note, status, self._world.monotonic_s() - begun_s)
 
-        places = [self._uploads, self._requests] if _is_upload(environ) else [self._requests]
+        places = [self._requests]
+        if _is_upload(environ):
+            places.append(self._uploads)
+        if environ["PATH_INFO"] in STRANGERS:
+            places.append(self._strangers)
         try:
             body = self._answer(environ, started, places)
         except BaseException:

@@ -102,13 +102,14 @@ class Metarange:
     def __init__(self, name: FileName, table: pa.Table) -> None:
         self.name = name
         self.table = table
+        self._infos: dict[int, RangeInfo] = {}
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
     @property
     def nbytes(self) -> int:
-        return 1 + 3 * int(self.table.nbytes)  # with the lists below
+        return 1 + 5 * int(self.table.nbytes)  # with the lists below, and the rows that were asked for
 
     @property
     def id(self) -> Digest:
@@ -125,7 +126,10 @@ class Metarange:
         return found
 
     def info(self, at: int) -> RangeInfo:
-        return RangeInfo(*(column[at].as_py() for column in self.table.columns))
+        found = self._infos.get(at)
+        if found is None:
+            found = self._infos[at] = RangeInfo(*(column[at].as_py() for column in self.table.columns))
+        return found
 
     @property
     def count(self) -> int:

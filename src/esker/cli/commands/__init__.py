@@ -1,6 +1,6 @@
 """The commands, by what they are about. Importing a module of these adds its commands to the program."""
 
 from esker.cli.app import app
-from esker.cli.commands import access, branches, care, history, loading, merging, objects, repos, transfers
+from esker.cli.commands import branches, history, loading, merging, objects, repos, running, transfers, users
 
-__all__ = ["access", "app", "branches", "care", "history", "loading", "merging", "objects", "repos", "transfers"]
+__all__ = ["app", "branches", "history", "loading", "merging", "objects", "repos", "running", "transfers", "users"]

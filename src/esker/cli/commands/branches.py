@@ -15,7 +15,7 @@ tags = typer.Typer(name="tag", help="Tags: names for commits, for good.", no_arg
 stashes = typer.Typer(name="stash", help="Set aside what is staged, and lay it on again.", no_args_is_help=True)
 
 for _group in (branches, tags, stashes):
-    app.add_typer(_group)
+    app.add_typer(_group, rich_help_panel="Repositories and branches")
 
 StashName = Annotated[str, typer.Argument(metavar="NAME", help="A stash.")]
 
@@ -231,7 +231,7 @@ def drop(session: Session, branch: arguments.BranchPlace, name: StashName, yes: 
     session.output.done({"deleted": name}, f"forgot {name}")
 
 
-@command(app)
+@command(app, panel="Repositories and branches")
 def compact(
     session: Session,
     branch: arguments.BranchPlace,
@@ -249,7 +249,7 @@ def compact(
     session.output.done({"compacted": folded}, f"folded {at}" if folded else f"nothing to fold on {at}")
 
 
-@command(app)
+@command(app, panel="Repositories and branches")
 def reset(
     session: Session,
     place: Annotated[
@@ -278,7 +278,7 @@ def reset(
     session.output.done({"reset": str(at)}, f"dropped what was staged {what}")
 
 
-@command(app)
+@command(app, panel="Repositories and branches")
 def move(
     session: Session,
     branch: arguments.BranchPlace,

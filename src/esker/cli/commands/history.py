@@ -17,7 +17,7 @@ SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "prefix_changed": 
 _ID_SHOWN: Final = 12
 
 
-@command(app)
+@command(app, panel="History")
 def commit(
     session: Session,
     branch: arguments.BranchPlace,
@@ -37,7 +37,7 @@ def commit(
     session.output.done(made, f"committed {made['id'][:_ID_SHOWN]} on {at}")
 
 
-@command(app)
+@command(app, panel="History")
 def log(
     session: Session,
     ref: arguments.RefPlace,
@@ -79,7 +79,7 @@ def log(
     session.output.listing(("commit", "date", "committer", "message"), rows)
 
 
-@command(app)
+@command(app, panel="History")
 def show(session: Session, ref: arguments.RefPlace, most: arguments.Most = None) -> None:
     """Show a commit, and what it changed against its first parent.
 
@@ -108,7 +108,7 @@ def show(session: Session, ref: arguments.RefPlace, most: arguments.Most = None)
     _changes(session, changes)
 
 
-@command(app)
+@command(app, panel="History")
 def diff(
     session: Session,
     what: Annotated[

@@ -11,16 +11,16 @@ from esker.cli.everywhere import command
 from esker.cli.output import moment
 from esker.cli.progress import progress
 from esker.cli.session import Session
-from esker.errors import InvalidError, Kind, OutcomeUnknownError
+from esker.errors import InvalidError, Kind
 from esker.world import REAL
 
 jobs = typer.Typer(name="jobs", help="Jobs: many files, published in one commit.", no_args_is_help=True)
-app.add_typer(jobs)
+app.add_typer(jobs, rich_help_panel="Objects")
 
 _POLL_S: Final = 0.2
 
 
-@command(app, "import")
+@command(app, "import", panel="Objects")
 def import_(
     session: Session,
     source: Annotated[
@@ -60,8 +60,8 @@ def import_(
         session.client.cancel_import(at.repo, at.ref, name)
         raise
     if found.get("error"):
-        raise OutcomeUnknownError(
-            Kind.OUTCOME_UNKNOWN, f"the import ended with an error, and changed nothing: {found['error']['message']}"
+        raise InvalidError(
+            Kind.INVALID_ARGUMENT, f"the import failed, and changed nothing: {found['error']['message']}"
         )
     made = found["commit"]["id"]
     session.output.done(found, f"imported {found['ingested_objects']} objects to {at}: {made[:12]}")

@@ -15,7 +15,7 @@ from esker.errors import ConflictError, Kind
 Onto = Annotated[str, typer.Argument(metavar="REF", help="The commit: its id, a tag, main~2.")]
 
 
-@command(app)
+@command(app, panel="History")
 def merge(
     session: Session,
     source: Annotated[
@@ -89,7 +89,7 @@ def _try(session: Session, at: places.Place, branch: str, strategy: str, most: i
         session.output.note(f"{conflicts} paths are in conflict: {strategy} decides them")
 
 
-@command(app)
+@command(app, panel="History")
 def revert(
     session: Session,
     branch: arguments.BranchPlace,
@@ -110,7 +110,7 @@ def revert(
     session.output.done(made, f"reverted {ref} on {at}: {made['id'][:12]}")
 
 
-@command(app, "cherry-pick")
+@command(app, "cherry-pick", panel="History")
 def cherry_pick(
     session: Session,
     branch: arguments.BranchPlace,

@@ -14,7 +14,7 @@ from esker.cli.session import Session
 from esker.errors import InvalidError, Kind
 
 
-@command(app)
+@command(app, panel="Objects")
 def ls(
     session: Session,
     place: Annotated[
@@ -59,7 +59,7 @@ def _long(session: Session, one: dict[str, Any]) -> Row:
     )
 
 
-@command(app)
+@command(app, panel="Objects")
 def stat(session: Session, place: arguments.ObjectPlace) -> None:
     """Show what is known of an object.
 
@@ -80,7 +80,7 @@ def stat(session: Session, place: arguments.ObjectPlace) -> None:
     session.output.thing(found, facts)
 
 
-@command(app)
+@command(app, panel="Objects")
 def cat(
     session: Session,
     place: arguments.ObjectPlace,
@@ -105,7 +105,7 @@ def cat(
         answer.close()
 
 
-@command(app)
+@command(app, panel="Objects")
 def presign(session: Session, place: arguments.ObjectPlace) -> None:
     """Print a URL by which whoever has it may read an object for a while, without a key.
 
@@ -126,7 +126,7 @@ def presign(session: Session, place: arguments.ObjectPlace) -> None:
         sys.stdout.write(f"{url}\n")
 
 
-@command(app)
+@command(app, panel="Objects")
 def rm(
     session: Session,
     place: Annotated[

@@ -12,7 +12,7 @@ from esker.cli.session import Session
 from esker.errors import InvalidError, Kind
 
 repos = typer.Typer(name="repo", help="Repositories: create, list, look at, protect, delete.", no_args_is_help=True)
-app.add_typer(repos)
+app.add_typer(repos, rich_help_panel="Repositories and branches")
 
 
 @command(repos)

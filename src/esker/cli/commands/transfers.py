@@ -19,7 +19,7 @@ Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="All that is 
 Parallel = Annotated[int, typer.Option("--parallel", "-p", min=1, max=64, help="Files at a time.")]
 
 
-@command(app)
+@command(app, panel="Objects")
 def upload(
     session: Session,
     source: Annotated[str, typer.Argument(metavar="FILE", help="A file; with -r, a directory.")],
@@ -45,7 +45,7 @@ def upload(
     _upload(session, source, target, recursive, parallel, meta)
 
 
-@command(app)
+@command(app, panel="Objects")
 def download(
     session: Session,
     source: Annotated[
@@ -68,7 +68,7 @@ def download(
     _download(session, source, target, recursive, parallel)
 
 
-@command(app)
+@command(app, panel="Objects")
 def cp(
     session: Session,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A file, or esker://repo/ref/path.")],

@@ -61,14 +61,22 @@ def write_job_blob(call: Call[NoQuery, None]) -> None:
 
 def _write(call: Call[NoQuery, None], repo: Repository, address: str) -> None:
     blobs, name = call.lake.locate(repo, address)
-    if blobs.head(name) is not None:
-        raise ConflictError(Kind.OBJECT_EXISTS, "something was uploaded here already: ask for another address")
+
+    def check_free() -> None:
+        if blobs.head(name) is not None:
+            raise ConflictError(Kind.OBJECT_EXISTS, "something was uploaded here already: ask for another address")
+
+    check_free()
     md5 = hashlib.md5(usedforsecurity=False)
 
     def hashed() -> Iterator[bytes]:
         for chunk in uploads.chunks(call.request, call.lake.world):
             md5.update(chunk)
             yield chunk
+        # While this was on its way, another upload may have been done, and linked. Asked by another thread: this one is
+        # inside of the store's own loop, which does not call itself.
+        if call.lake.pool:
+            call.lake.pool.submit(check_free).result()
 
     blobs.put_stream(name, hashed())
     call.response.set_header("ETag", f'"{md5.hexdigest()}"')

@@ -16,11 +16,11 @@ from esker.errors import InvalidError, Kind
 from esker.settings import WHO, ClientSettings, client_file, read_client_file
 
 config = typer.Typer(name="config", help="What `esker` remembers of where your lake is.", no_args_is_help=True)
-users = typer.Typer(name="user", help="Users of a server: their roles and keys.", no_args_is_help=True)
+group = typer.Typer(name="user", help="Users of a server: their roles and keys.", no_args_is_help=True)
 keys = typer.Typer(name="key", help="A user's access keys.", no_args_is_help=True)
-app.add_typer(config)
-app.add_typer(users)
-users.add_typer(keys)
+app.add_typer(config, rich_help_panel="Around a lake")
+app.add_typer(group, rich_help_panel="Around a lake")
+group.add_typer(keys)
 
 _SECRET: Final = ("secret_access_key", "token")
 _SETTINGS: Final = ClientSettings.__struct_fields__
@@ -29,7 +29,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(_S
 User = Annotated[str, typer.Argument(metavar="USER", help="A user's name.")]
 
 
-@command(app)
+@command(app, panel="Around a lake")
 def login(
     session: Session,
     url: Annotated[str, typer.Argument(metavar="URL", help="Of a server: http://host:8000.")] = "",
@@ -136,7 +136,7 @@ def path(session: Session) -> None:
     session.output.lines({"file": str(client_file())}, [str(client_file())])
 
 
-@command(users)
+@command(group)
 def whoami(session: Session) -> None:
     """Show who asks, and what they may do.
 
@@ -146,7 +146,7 @@ def whoami(session: Session) -> None:
     _show(session, session.client.whoami())
 
 
-@command(users, "list")
+@command(group, "list")
 def list_users(session: Session) -> None:
     """List users.
 
@@ -157,7 +157,7 @@ def list_users(session: Session) -> None:
     session.output.listing(("user", "roles", "created"), rows)
 
 
-@command(users, "show")
+@command(group, "show")
 def show_user(session: Session, user: User) -> None:
     """Show a user: their roles and keys.
 
@@ -169,7 +169,7 @@ def show_user(session: Session, user: User) -> None:
     _show(session, found)
 
 
-@command(users, "create")
+@command(group, "create")
 def create_user(session: Session, user: User) -> None:
     """Make a user, who may do nothing until a role is granted.
 
@@ -182,7 +182,7 @@ def create_user(session: Session, user: User) -> None:
     session.output.done(made, f"made user {user}: grant roles by `esker user roles {user} writer:REPO`")
 
 
-@command(users, "delete")
+@command(group, "delete")
 def delete_user(
     session: Session, user: User, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 ) -> None:
@@ -197,7 +197,7 @@ def delete_user(
     session.output.done({"deleted": user}, f"deleted user {user}")
 
 
-@command(users)
+@command(group)
 def roles(
     session: Session,
     user: User,

@@ -12,7 +12,7 @@ from esker.cli.progress import progress
 from esker.cli.session import Session
 
 
-@command(app)
+@command(app, panel="Around a lake")
 def serve(
     session: Session,
     host: Annotated[str | None, typer.Option("--host", help="Where to listen; 0.0.0.0: everywhere.")] = None,
@@ -54,7 +54,7 @@ def serve(
     )
 
 
-@command(app)
+@command(app, panel="Around a lake")
 def fsck(
     session: Session,
     repo: arguments.Repo,
@@ -92,7 +92,7 @@ def fsck(
     session.output.note("nothing is wrong")
 
 
-@command(app)
+@command(app, panel="Around a lake")
 def doctor(session: Session) -> None:
     """Look at the surroundings: versions, configuration, whether server and stores answer, clocks, permissions.
 
@@ -117,7 +117,7 @@ def doctor(session: Session) -> None:
         raise typer.Exit(FOUND)
 
 
-@command(app)
+@command(app, panel="Around a lake")
 def version(session: Session) -> None:
     """Print the version; with a server named, the server's too.
 
