@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from esker.engine.lake import Lake
-from esker.errors import EskerError
+from esker.errors import EskerError, NotFoundError
 from esker.model import Repository, Waste
 from esker.refs.records import Branch
 from esker.staging import tokens
@@ -24,6 +24,7 @@ from esker.stores.kv import items
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(Waste)
 _BATCH: Final = 1000
+_DROPPED_MAX: Final = 100
 _AGAIN: Final = b"again/"
 _ROUNDS_A_GRACE: Final = 4
 
@@ -37,6 +38,14 @@ def clean_now_and_then(lake: Lake, repo: Repository) -> None:
     if now_s - cleaner.ran_s >= lake.settings.grace_s / _ROUNDS_A_GRACE:
         with suppress(EskerError):  # whoever came here has done what he came for; the next round goes on
             cleaner.run()
+
+
+def relieve(lake: Lake, repo: Repository, branch: str, record: Branch) -> None:
+    """Hand over what the branch dropped if that is much: perhaps nobody cleans here, and the record, which everybody
+    reads, must not grow for ever."""
+    if len(record.dropped) >= _DROPPED_MAX:
+        with suppress(EskerError):
+            hand_over(lake, repo, branch, record)
 
 
 def hand_over(lake: Lake, repo: Repository, branch: str, record: Branch) -> None:
@@ -100,5 +109,8 @@ class Cleaner:
         for file in waste.files:
             lake.tables(repo).delete(file)
         if waste.tree:
-            kept = [*waste.kept_trees, *(lake.commits(repo).get(commit).tree for commit in waste.kept_commits)]
+            try:
+                kept = [*waste.kept_trees, *(lake.commits(repo).get(commit).tree for commit in waste.kept_commits)]
+            except NotFoundError:
+                return  # collected as garbage, as the tree will be
             lake.past(repo).delete_tree(waste.tree, kept)

@@ -11,7 +11,6 @@ needs to finish, so that none makes us fold again.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -20,7 +19,7 @@ from esker.engine import cleaning, protection
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
 from esker.engine.snapshots import folding
-from esker.errors import ContentionError, EskerError, ForbiddenError, InvalidError, Kind
+from esker.errors import ContentionError, ForbiddenError, InvalidError, Kind
 from esker.format.names import digest_of
 from esker.model import Claim, Commit, CommitID, FileName, LayerID, Repository
 from esker.refs.records import Basis, Branch
@@ -29,7 +28,6 @@ NO_METADATA: Final[Mapping[str, str]] = MappingProxyType({})
 
 _TRIES_MAX: Final = 30
 _NONCE_BYTES: Final = 8
-_DROPPED_MAX: Final = 100
 
 
 def commit(
@@ -79,9 +77,7 @@ def commit(
             )
             landed = branches.update(branch, partial(Branch.advanced, commit=made, basis=basis))
             if landed:
-                if len(landed.dropped) >= _DROPPED_MAX:  # nobody cleans here, and the record must not grow for ever
-                    with suppress(EskerError):
-                        cleaning.hand_over(lake, repo, branch, landed)
+                cleaning.relieve(lake, repo, branch, landed)
                 return made
         record = branches.get(branch)
     raise ContentionError(Kind.CONTENTION, f"other commits to {branch!r} of {repo.name!r} kept winning: try again")

@@ -9,13 +9,13 @@ Nobody can tell a compacted branch from one that is not. It may die after any st
 is lost. A commit takes the claim, so it never waits for a compaction, nor folds again because of one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
 
-from esker.engine import layers, metrics
+from esker.engine import cleaning, layers, metrics
 from esker.engine.commit import drop, fold
 from esker.engine.lake import Lake
 from esker.engine.policy import Compaction
@@ -64,7 +64,7 @@ def compact(lake: Lake, repo: Repository, branch: str, how: Compaction, *, force
 def _minor(lake: Lake, repo: Repository, branch: str, basis: Basis, claim: Claim) -> bool:
     over = lake.stack_of(repo, basis.sealed).fold()
     l2 = levelled(lake, repo, f"{branch}/L2", over, basis.l2)
-    return lake.branches(repo).update(branch, partial(Branch.levelled, l2=l2, basis=basis, claim=claim)) is not None
+    return _landed(lake, repo, branch, partial(Branch.levelled, l2=l2, basis=basis, claim=claim))
 
 
 def _major(lake: Lake, repo: Repository, branch: str, basis: Basis, claim: Claim) -> bool:
@@ -72,8 +72,14 @@ def _major(lake: Lake, repo: Repository, branch: str, basis: Basis, claim: Claim
     tree = fold(lake, repo, committed, basis)
     if digest_of(tree) == digest_of(committed):
         return drop(lake, repo, branch, basis)
-    change = partial(Branch.compacted_into, tree=tree, basis=basis, claim=claim)
-    return lake.branches(repo).update(branch, change) is not None
+    return _landed(lake, repo, branch, partial(Branch.compacted_into, tree=tree, basis=basis, claim=claim))
+
+
+def _landed(lake: Lake, repo: Repository, branch: str, change: Callable[[Branch], Branch | None]) -> bool:
+    landed = lake.branches(repo).update(branch, change)
+    if landed:
+        cleaning.relieve(lake, repo, branch, landed)
+    return landed is not None
 
 
 def levelled(lake: Lake, repo: Repository, where: str, over: Changes, l2: Layer | None) -> Layer:

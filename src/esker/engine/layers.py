@@ -18,12 +18,16 @@ from esker.engine.snapshots import present
 from esker.errors import ContentionError, CorruptError, EskerError, ForbiddenError, Kind, PreconditionError
 from esker.model import Entry, Layer, LayerID, Repository, Table
 from esker.refs.records import LAYERS_MAX, Branch
+from esker.stores.kv import VALUE_BYTES_MAX
 from esker.streams.entries import changes_of
 from esker.streams.prefixes import minimal
 from esker.streams.rows import Changes
 
 _TRIES_MAX: Final = 100
 _ID_BYTES: Final = 12
+
+RECORD_BYTES_MAX: Final = VALUE_BYTES_MAX * 3 // 4
+"""Of a branch on which one more layer may be laid: what commits and compactions do to its record has to fit as well."""
 
 DELETES_MAX: Final = 32
 """Prefix deletes in the record of a branch, for each layer. More go to a table: the record is read by everybody."""
@@ -127,10 +131,12 @@ def write(lake: Lake, repo: Repository, where: str, changes: Changes, written: t
 
 def again(lake: Lake, repo: Repository, branch: str, record: Branch, layer: Layer) -> Layer:
     """The layer under an id of its own, for one attempt to lay it, if the record has room for one more."""
-    if len(record.sealed) >= LAYERS_MAX:
+    size = len(msgspec.msgpack.encode(record))
+    if len(record.sealed) >= LAYERS_MAX or size > RECORD_BYTES_MAX:
         raise ForbiddenError(
             Kind.TOO_MANY_LAYERS,
-            f"branch {branch!r} of {repo.name!r} has {LAYERS_MAX} staged layers: commit or compact it first",
+            f"branch {branch!r} of {repo.name!r} has {len(record.sealed)} staged layers, {size} bytes of them in its "
+            "record: commit or compact it first",
         )
     return msgspec.structs.replace(layer, id=fresh_id(lake))
 

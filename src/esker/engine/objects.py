@@ -5,8 +5,8 @@ leaves a blob that nothing names. Addresses are never used twice, so no reader e
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from esker.engine import entries, layers
@@ -17,6 +17,9 @@ from esker.errors import Kind, NotFoundError
 from esker.model import Entry, Repository
 
 _ADDRESS_BYTES: Final = 16
+
+_LARGE_BYTES: Final = 256 << 10
+"""From here on it takes longer to hash than to have another thread do it."""
 
 
 def put(
@@ -64,12 +67,7 @@ def _store(
     address = fresh_address(lake)
     md5 = hashlib.md5(usedforsecurity=False)
 
-    def hashed() -> Iterator[bytes]:
-        for chunk in chunks:
-            md5.update(chunk)
-            yield chunk
-
-    size = lake.blobs(repo).put_stream(address, hashed())
+    size = lake.blobs(repo).put_stream(address, hashed(lake, chunks, md5.update))
     return Entry(
         path=path,
         address=address,
@@ -79,6 +77,23 @@ def _store(
         content_type=content_type,
         metadata=dict(metadata),
     )
+
+
+def hashed(lake: Lake, chunks: Iterable[bytes], update: Callable[[bytes], None]) -> Iterator[bytes]:
+    """The chunks, which `update` is told one after another. Of a stream, by another thread, while the chunk is stored:
+    each takes about as long, and neither needs the interpreter."""
+    under_way: Future[None] | None = None
+    for chunk in chunks:
+        if under_way:
+            under_way.result()
+        if lake.pool and len(chunk) >= _LARGE_BYTES:
+            under_way = lake.pool.submit(update, chunk)
+        else:
+            under_way = None
+            update(chunk)
+        yield chunk
+    if under_way:
+        under_way.result()
 
 
 def read(lake: Lake, repo: Repository, entry: Entry, start: int = 0, length: int | None = None) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esker.engine import layers, protection
+from esker.engine import cleaning, layers, protection
 from esker.engine.entries import check_path, check_prefix
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
@@ -33,7 +33,9 @@ def reset(lake: Lake, repo: Repository, branch: str) -> None:
     """Drop everything that is staged."""
     protection.check(lake, repo, branch, Action.STAGING_WRITE)
     branches = lake.branches(repo)
-    branches.update(branch, lambda record: record.reset(branches.fresh_token()))
+    done = branches.update(branch, lambda record: record.reset(branches.fresh_token()))
+    if done:
+        cleaning.relieve(lake, repo, branch, done)
 
 
 def reset_prefix(lake: Lake, repo: Repository, branch: str, prefix: str) -> None:

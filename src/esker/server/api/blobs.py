@@ -69,16 +69,14 @@ def _write(call: Call[NoQuery, None], repo: Repository, address: str) -> None:
     check_free()
     md5 = hashlib.md5(usedforsecurity=False)
 
-    def hashed() -> Iterator[bytes]:
-        for chunk in uploads.chunks(call.request, call.lake.world):
-            md5.update(chunk)
-            yield chunk
+    def arriving() -> Iterator[bytes]:
+        yield from objects.hashed(call.lake, uploads.chunks(call.request, call.lake.world), md5.update)
         # While this was on its way, another upload may have been done, and linked. Asked by another thread: this one is
         # inside of the store's own loop, which does not call itself.
         if call.lake.pool:
             call.lake.pool.submit(check_free).result()
 
-    blobs.put_stream(name, hashed())
+    blobs.put_stream(name, arriving())
     call.response.set_header("ETag", f'"{md5.hexdigest()}"')
 
 
