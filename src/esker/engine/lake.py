@@ -15,7 +15,7 @@ from esker.staging.stack import Stack
 from esker.staging.tables import Tables
 from esker.stores.blob import BlobStore
 from esker.stores.kv import KVStore
-from esker.stores.open_blobs import open_blobs
+from esker.stores.open_blobs import open_blobs, split_url
 from esker.tree.past import Past
 from esker.world import REAL, World
 
@@ -74,12 +74,10 @@ class Lake:
 
     def locate(self, repo: Repository, address: str) -> tuple[BlobStore, str]:
         """Where the bytes of an entry lie: a store, and a name in it. An address that is a URL lies elsewhere."""
-        scheme, separator, rest = address.partition("://")
-        if not separator:
+        if "://" not in address:
             return self.blobs(repo), address
-        root = "/" if rest.startswith("/") else ""  # a local path: its first directory stands for the bucket
-        bucket, _, name = rest.removeprefix("/").partition("/")
-        return self._store(f"{scheme}://{root}{bucket}"), name
+        root, name = split_url(address)
+        return self._store(root), name
 
     def _store(self, url: str) -> BlobStore:
         found = self._stores.get(url)

@@ -38,3 +38,11 @@ def open_blobs(url: str, options: Mapping[str, str] = _NO_OPTIONS) -> BlobStore:
         f"cannot tell a store from {url!r}: write file:///absolute/directory, s3://bucket/prefix, gs://bucket/prefix, "
         "az://container/prefix or memory://",
     )
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """The URL of the store that holds a blob which is known by a URL of its own, and the blob's name there."""
+    scheme, _, rest = url.partition("://")
+    root = "/" if rest.startswith("/") else ""  # a local path: its first directory stands for the bucket
+    bucket, _, name = rest.removeprefix("/").partition("/")
+    return f"{scheme}://{root}{bucket}", name
