@@ -71,6 +71,9 @@ class Kind(StrEnum):
     ALREADY_SET_UP = "already-set-up"
     SECRET_KEY = "secret-key"  # noqa: S105 - a kind of error
     SESSION_RUNS = "session-runs"
+    TASK_NOT_FOUND = "task-not-found"
+    TASK_OVER = "task-over"
+    TASK_CANCELLED = "task-cancelled"
 
 
 class EskerError(Exception):

@@ -178,6 +178,18 @@ def test_a_url_is_signed_by_a_server_for_whoever_has_no_key(esker: Esker, repo: 
     assert (answer.status, answer.data) == (200, b"signed")
 
 
+def test_an_import_is_in_the_task_list(esker: Esker, repo: str) -> None:
+    esker.wrote("landed/a", "1")
+    if not esker.remote:
+        esker.ok("import", (esker.home / "landed").as_uri(), f"{repo}/main/in/")
+        (task,) = esker.ok("task", "list", repo, "--json").lines
+        assert (task["kind"], task["state"], task["progress"]) == ("import", "done", {"objects": 1})
+        assert esker.ok("task", "show", repo, task["id"], "--json").json == task
+        assert "state: done" in esker.ok("task", "show", repo, task["id"]).out
+        assert esker.run("task", "cancel", repo, task["id"]).code == 4
+    assert esker.run("task", "show", repo, "nobody").code == 3
+
+
 def test_jobs_are_listed_and_cleaned(esker: Esker, repo: str) -> None:
     assert esker.ok("jobs", "list", repo, "--json").out == ""
     assert esker.ok("jobs", "clean", repo, "--older-than", "0").out == ""

@@ -11,6 +11,7 @@ import esker
 from esker.engine import imports
 from esker.engine.imports import Source
 from esker.engine.protection import Rule
+from esker.engine.tasks import Task, TaskState
 from esker.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from esker.stores.open_blobs import open_blobs
 from esker.testing.faults import Call, Fault, FaultyBlobs
@@ -50,7 +51,7 @@ def prefix(directory: Path, destination: str = "in/") -> Source:
     return Source(kind="common_prefix", address=f"file://{directory}/", destination=destination)
 
 
-def run(repo: esker.Repo, *sources: Source) -> imports.Task:
+def run(repo: esker.Repo, *sources: Source) -> Task:
     name = imports.start(repo.engine, repo.record, "main", sources, message="m", committer="me", metadata={"k": "v"})
     imports.run(repo.engine, repo.record, name)
     return imports.status(repo.engine, repo.record, "main", name)
@@ -63,10 +64,10 @@ def listed(repo: esker.Repo) -> list[str]:
 def test_the_last_source_with_a_path_wins(repo: esker.Repo, source: Path) -> None:
     one = Source(kind="object", address=f"file://{source}/z", destination="in/a")
     task = run(repo, prefix(source), one)
-    assert (task.objects, task.error) == (4, "")
+    assert (task.state, task.progress) == (TaskState.DONE, {"objects": 4})
     assert listed(repo) == ["in/a", "in/b/c", "in/z"]
     assert repo.ref("main").get("in/a") == b"z"
-    assert task.commit == repo.ref("main").commit_id()
+    assert task.summary["commit"] == repo.ref("main").commit_id()
     _, commit = next(repo.ref("main").log())
     assert (commit.message, commit.committer, commit.metadata) == ("m", "me", {"k": "v"})
 
@@ -82,9 +83,9 @@ def test_an_import_replaces_what_was_below_its_destinations_and_nothing_else(rep
 
 def test_importing_the_same_again_commits_nothing(repo: esker.Repo, source: Path) -> None:
     first, second = run(repo, prefix(source)), run(repo, prefix(source))
-    assert first.commit == second.commit
+    assert first.summary == second.summary
     (source / "a").write_text("more than before")
-    assert run(repo, prefix(source)).commit != first.commit
+    assert run(repo, prefix(source)).summary != first.summary
 
 
 @pytest.mark.parametrize("missing", ["nowhere", "source/nothing"])
@@ -149,7 +150,7 @@ def test_one_that_is_cancelled_changes_nothing(repo: esker.Repo, source: Path) -
     imports.cancel(lake, record, "main", name)
     cancelled.set()
     thread.join()
-    assert imports.status(lake, record, "main", name).error == "cancelled"
+    assert imports.status(lake, record, "main", name).state is TaskState.CANCELLED
     assert listed(repo) == []
     with pytest.raises(ConflictError):
         imports.cancel(lake, record, "main", name)

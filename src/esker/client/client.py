@@ -428,6 +428,15 @@ class Client:
     def cancel_import(self, repo: str, branch: str, name: str) -> None:
         self.call("DELETE", "repositories", repo, "branches", branch, "import", query={"id": name})
 
+    def tasks(self, repo: str) -> Iterator[Document]:
+        return self.pages("repositories", repo, "tasks")
+
+    def task(self, repo: str, task: str) -> Document:
+        return _document(self.call("GET", "repositories", repo, "tasks", task))
+
+    def cancel_task(self, repo: str, task: str) -> Document:
+        return _document(self.call("POST", "repositories", repo, "tasks", task, "cancel"))
+
     def jobs(self, repo: str) -> Iterator[Document]:
         return self.pages("repositories", repo, "jobs")
 

@@ -14,7 +14,7 @@ are the same, importing again changes nothing.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from contextlib import suppress
 from itertools import islice
 from typing import Final, Literal
 
@@ -22,16 +22,16 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esker.engine import protection
+from esker.engine import protection, tasks
 from esker.engine.commit import NO_METADATA, record_commit
 from esker.engine.entries import check_path, check_prefix
 from esker.engine.lake import Lake
 from esker.engine.landing import clean_head, land
 from esker.engine.protection import Action
-from esker.errors import ConflictError, ContentionError, EskerError, InvalidError, Kind, NotFoundError
+from esker.engine.tasks import Task, Work
+from esker.errors import ConflictError, EskerError, InvalidError, Kind, NotFoundError
 from esker.format.names import digest_of
-from esker.model import CommitID, Digest, Entry, Repository
-from esker.refs import stored
+from esker.model import CommitID, Entry, Repository
 from esker.stores.blob import BlobInfo
 from esker.streams.entries import CHANGES, NO_CHANGES, changes_of
 from esker.streams.rows import Changes
@@ -39,13 +39,9 @@ from esker.streams.rows import Changes
 SOURCES_MAX: Final = 1000
 
 _BATCH: Final = 10_000
-"""Objects between two looks at whether somebody cancelled."""
+"""Objects that become rows at a time."""
 
-_SILENT_MS: Final = 10 * 60 * 1000
-"""After so long without a sign of life, the process that ran an import is taken for dead."""
-
-_ID_BYTES: Final = 12
-_TRIES_MAX: Final = 10
+_KIND: Final = "import"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,38 +52,14 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     destination: str
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """An import: what it was told, and how far it is."""
+class Details(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import was told, in its task."""
 
-    id: str
     branch: str
     sources: tuple[Source, ...]
     message: str
     committer: str
     metadata: dict[str, str]
-    updated_ms: int
-    objects: int = 0
-    cancelled: bool = False
-    commit: CommitID | None = None
-    tree: Digest | None = None
-    error: str = ""
-    format_version: int = 1
-
-    @property
-    def over(self) -> bool:
-        return self.commit is not None or bool(self.error)
-
-    @property
-    def updated(self) -> datetime:
-        return datetime.fromtimestamp(self.updated_ms / 1000, UTC)
-
-
-class _CancelledError(Exception):
-    """Somebody cancelled: stop."""
-
-
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Task)
 
 
 def start(
@@ -110,28 +82,25 @@ def start(
         else:
             check_prefix(source.destination)
     clean_head(lake, repo, branch)
-    task = Task(
-        id=lake.world.token(_ID_BYTES),
+    details = Details(
         branch=branch,
         sources=tuple(sources),
         message=message or "Import objects",
         committer=committer,
         metadata=dict(metadata),
-        updated_ms=lake.world.now_ms(),
     )
-    if not lake.kv.put_if(_partition(repo), task.id.encode(), _ENCODER.encode(task), None):
-        raise ConflictError(Kind.IMPORT_OVER, f"import {task.id} exists already: try again")
-    return task.id
+    return tasks.start(lake, repo, _KIND, about=f"to {branch}", details=details).id
 
 
 def status(lake: Lake, repo: Repository, branch: str, name: str) -> Task:
-    """How far an import is. NotFoundError if there is none of this id on the branch."""
-    found = lake.kv.get(_partition(repo), name.encode(errors="replace")[:1000] or b"-")
-    task = None if found is None else _decode(name, found.value)
-    if task is None or task.branch != branch:
+    """How far an import is: `objects` in its progress; of one that is done, `commit` and `tree` in its summary.
+    NotFoundError if there is none of this id on the branch."""
+    try:
+        task = tasks.get(lake, repo, name)
+    except NotFoundError:
+        task = None
+    if task is None or task.kind != _KIND or task.details_as(Details).branch != branch:
         raise NotFoundError(Kind.IMPORT_NOT_FOUND, f"no import {name!r} on {branch!r} of {repo.name!r}")
-    if not task.over and lake.world.now_ms() - task.updated_ms > _SILENT_MS:
-        return msgspec.structs.replace(task, error="the process that ran this import stopped: start it again")
     return task
 
 
@@ -139,42 +108,31 @@ def cancel(lake: Lake, repo: Repository, branch: str, name: str) -> None:
     """Have an import stop. ConflictError if it is over."""
     if status(lake, repo, branch, name).over:
         raise ConflictError(Kind.IMPORT_OVER, f"import {name} on {branch!r} of {repo.name!r} is over already")
-    _update(lake, repo, name, cancelled=True)
+    tasks.cancel(lake, repo, name)
 
 
 def run(lake: Lake, repo: Repository, name: str) -> None:
     """Do what `start` wrote down. What becomes of it, errors of ours included, is in its status."""
-    task = _update(lake, repo, name)
-    try:
-        if task.cancelled:
-            raise _CancelledError
-        commit = _import(lake, repo, task)
-        _update(lake, repo, name, commit=commit, tree=digest_of(lake.commits(repo).get(commit).tree))
-    except _CancelledError:
-        _update(lake, repo, name, error="cancelled")
-    except EskerError as error:
-        _update(lake, repo, name, error=error.message)
-    except Exception:
-        _update(lake, repo, name, error="the import failed by a mistake of esker's own: see the server's log")
-        raise
+    task = tasks.get(lake, repo, name)
+    with suppress(EskerError), tasks.working(lake, repo, task) as work:
+        work.check()
+        commit = _import(lake, repo, work)
+        work.summary = {"commit": commit, "tree": digest_of(lake.commits(repo).get(commit).tree)}
 
 
-def _import(lake: Lake, repo: Repository, task: Task) -> CommitID:
+def _import(lake: Lake, repo: Repository, work: Work) -> CommitID:
+    told = work.task.details_as(Details)
     tables = [NO_CHANGES]
-    count = 0
-    for source in task.sources:
+    for source in told.sources:
         entries = iter(_entries(lake, repo, source))
         while batch := list(islice(entries, _BATCH)):
             tables.append(changes_of(batch))
-            count += len(batch)
-            if _update(lake, repo, task.id, objects=count).cancelled:
-                raise _CancelledError
+            work.add(objects=len(batch))
     rows = _sorted(tables)
-    deletes = tuple(source.destination for source in task.sources if source.kind == "common_prefix")
+    deletes = tuple(source.destination for source in told.sources if source.kind == "common_prefix")
 
     def make(head: CommitID) -> CommitID:
-        if _update(lake, repo, task.id).cancelled:
-            raise InvalidError(Kind.IMPORT_OVER, "cancelled")
+        work.check()
         before = lake.commits(repo).get(head).tree
         tree = lake.past(repo).apply(before, Changes(rows, deletes))
         if digest_of(tree) == digest_of(before):
@@ -184,12 +142,12 @@ def _import(lake: Lake, repo: Repository, task: Task) -> CommitID:
             repo,
             tree=tree,
             parents=(head,),
-            message=task.message,
-            committer=task.committer,
-            metadata=task.metadata,
+            message=told.message,
+            committer=told.committer,
+            metadata=told.metadata,
         )
 
-    return land(lake, repo, task.branch, make)
+    return land(lake, repo, told.branch, make, wanted=work.check)
 
 
 def _entries(lake: Lake, repo: Repository, source: Source) -> Iterator[Entry]:
@@ -235,23 +193,3 @@ def _sorted(tables: Iterable[pa.Table]) -> pa.Table:
         last = pa.concat_arrays([pc.not_equal(paths[:-1], paths[1:]), last])
     kept = order["at"].combine_chunks().filter(last)
     return table.take(kept).select(CHANGES.names).combine_chunks()
-
-
-def _update(lake: Lake, repo: Repository, name: str, **changes: object) -> Task:
-    """The task with these changes, and a sign of life."""
-    for _ in range(_TRIES_MAX):
-        found = lake.kv.get(_partition(repo), name.encode())
-        if found is None:
-            raise NotFoundError(Kind.IMPORT_NOT_FOUND, f"no import {name!r} in {repo.name!r}")
-        task = msgspec.structs.replace(_decode(name, found.value), updated_ms=lake.world.now_ms(), **changes)
-        if lake.kv.put_if(_partition(repo), name.encode(), _ENCODER.encode(task), found.version):
-            return task
-    raise ContentionError(Kind.CONTENTION, f"import {name!r} of {repo.name!r} kept changing: try again")
-
-
-def _decode(name: str, value: bytes) -> Task:
-    return stored.decode(_DECODER, f"import {name!r}", value)
-
-
-def _partition(repo: Repository) -> str:
-    return f"tasks/{repo.uid}"

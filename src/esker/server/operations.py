@@ -28,6 +28,7 @@ from esker.server.api import (
     setup,
     staging,
     tags,
+    tasks,
 )
 from esker.server.call import Operation
 
@@ -51,6 +52,7 @@ _THERE: Final = list(
         imports.OPERATIONS,
         jobs.OPERATIONS,
         layers.OPERATIONS,
+        tasks.OPERATIONS,
         metadata.OPERATIONS,
         blobs.OPERATIONS,
         openapi.OPERATIONS,

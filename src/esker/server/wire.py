@@ -241,6 +241,25 @@ class JobCleaning(Body):
     aborted: list[JobStatus]
 
 
+class Task(Body):
+    id: str
+    kind: str
+    about: str
+    state: str
+    started_ms: int
+    seen_ms: int
+    cancelled: bool
+    """Somebody asked it to stop."""
+    progress: dict[str, int]
+    summary: dict[str, int | str]
+    error: str | None = None
+
+
+class TaskList(Body):
+    pagination: Pagination
+    results: list[Task]
+
+
 class Config(Body):
     version_config: VersionConfig
     storage_config: StorageConfig

@@ -1,6 +1,18 @@
 """The commands, by what they are about. Importing a module of these adds its commands to the program."""
 
 from esker.cli.app import app
-from esker.cli.commands import branches, history, loading, merging, objects, repos, running, transfers, users
+from esker.cli.commands import branches, history, loading, merging, objects, repos, running, tasks, transfers, users
 
-__all__ = ["app", "branches", "history", "loading", "merging", "objects", "repos", "running", "transfers", "users"]
+__all__ = [
+    "app",
+    "branches",
+    "history",
+    "loading",
+    "merging",
+    "objects",
+    "repos",
+    "running",
+    "tasks",
+    "transfers",
+    "users",
+]

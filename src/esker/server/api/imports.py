@@ -2,13 +2,15 @@
 
 import logging
 import threading
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from esker.auth import Need
 from esker.engine import imports
-from esker.engine.imports import Source, Task
+from esker.engine.imports import Source
+from esker.engine.tasks import Task
 from esker.errors import ContentionError, Kind
-from esker.model import Repository
+from esker.model import CommitID, Repository
 from esker.server import places, wire
 from esker.server.api.answers import commit_of
 from esker.server.call import Call, NoQuery, Operation
@@ -84,12 +86,13 @@ def _source(call: Call[Any, Any], location: wire.ImportLocation) -> Source:
 
 
 def _status(call: Call[Any, Any], repo: Repository, task: Task) -> wire.ImportStatus:
+    commit, tree = (task.summary.get(name) for name in ("commit", "tree"))
     return wire.ImportStatus(
-        completed=task.commit is not None,
-        update_time=task.updated,
-        ingested_objects=task.objects,
-        metarange_id=task.tree,
-        commit=commit_of(call.lake, repo, task.commit) if task.commit else None,
+        completed=commit is not None,
+        update_time=datetime.fromtimestamp(task.seen_ms / 1000, UTC),
+        ingested_objects=task.progress.get("objects", 0),
+        metarange_id=str(tree) if tree else None,
+        commit=commit_of(call.lake, repo, CommitID(str(commit))) if commit else None,
         error=wire.Error(message=task.error) if task.error else None,
     )
 

@@ -1,0 +1,64 @@
+"""Long work on a repository: what runs, what came of it, and to stop it."""
+
+from typing import Annotated, Any
+
+import typer
+
+from esker.cli import arguments, places
+from esker.cli.app import app
+from esker.cli.everywhere import command
+from esker.cli.output import moment
+from esker.cli.session import Session
+
+tasks = typer.Typer(name="task", help="Long work: imports, exports, garbage collections.", no_args_is_help=True)
+app.add_typer(tasks, rich_help_panel="Around a lake")
+
+Task = Annotated[str, typer.Argument(metavar="TASK", help="Its id.")]
+
+
+@command(tasks, "list")
+def list_tasks(session: Session, repo: arguments.Repo) -> None:
+    """List long work on a repository, the newest first: what runs, and what is over.
+
+    \b
+      esker task list sales
+    """
+    found = sorted(session.client.tasks(places.repository(repo)), key=lambda one: -int(one["started_ms"]))
+    rows = (
+        (one, (one["id"], one["kind"], one["about"], one["state"], moment(one["started_ms"] // 1000), _said(one)))
+        for one in found
+    )
+    session.output.listing(("task", "kind", "", "state", "started", "so far"), rows)
+
+
+@command(tasks)
+def show(session: Session, repo: arguments.Repo, task: Task) -> None:
+    """Show how far a task is, and what came of it.
+
+    \b
+      esker task show sales 3f2a91c05be1
+    """
+    found = session.client.task(places.repository(repo), task)
+    facts = [("task", found["id"]), ("kind", found["kind"]), ("about", found["about"]), ("state", found["state"])]
+    facts += [("started", moment(found["started_ms"] // 1000)), ("last seen", moment(found["seen_ms"] // 1000))]
+    if found.get("error"):
+        facts.append(("error", found["error"]))
+    facts += [*found["progress"].items(), *found["summary"].items()]
+    session.output.thing(found, facts)
+
+
+@command(tasks)
+def cancel(session: Session, repo: arguments.Repo, task: Task) -> None:
+    """Have a task stop, which it does when it next looks. What it did already stays.
+
+    \b
+      esker task cancel sales 3f2a91c05be1
+    """
+    found = session.client.cancel_task(places.repository(repo), task)
+    session.output.done(found, f"task {task} was told to stop")
+
+
+def _said(task: dict[str, Any]) -> str:
+    if task.get("error"):
+        return str(task["error"])
+    return ", ".join(f"{name} {count}" for name, count in (task["summary"] or task["progress"]).items())
