@@ -67,6 +67,7 @@ class Lake:
 
     def __init__(self, url: str, kv: str | None, settings: Settings, world: World) -> None:
         self.url = url
+        self.kv = kv
         self.engine, self._close = open_stores(url, kv=kv, settings=settings, world=world)
         self._background = Background(self.engine)
         self._background.start()

@@ -7,7 +7,23 @@ Nothing here is imported by the rest of the package, and pyspark only where a se
 """
 
 from esker.spark.config import spark_config
+from esker.spark.frames import diff, entries, growths, layers, log, refs, register, sizes
 from esker.spark.session import configure, session
 from esker.spark.transaction import Transaction, once, transaction
 
-__all__ = ["Transaction", "configure", "once", "session", "spark_config", "transaction"]
+__all__ = [
+    "Transaction",
+    "configure",
+    "diff",
+    "entries",
+    "growths",
+    "layers",
+    "log",
+    "once",
+    "refs",
+    "register",
+    "session",
+    "sizes",
+    "spark_config",
+    "transaction",
+]

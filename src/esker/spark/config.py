@@ -23,6 +23,8 @@ _FIXED: Final = {
     "spark.sql.sources.commitProtocolClass": "io.esker.spark.LakeCommitProtocol",
     # Else Spark lists each directory by itself: of four thousand partitions, that is twenty seconds.
     "spark.sql.sources.useListFilesFileSystemList": "s3a,lakefs",
+    # So that `format("esker")` reads only what a filter on paths asks for.
+    "spark.sql.python.filterPushdown.enabled": "true",
 }
 
 

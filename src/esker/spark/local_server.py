@@ -43,6 +43,7 @@ class LocalServer:
 
     def __init__(self, lake: str | None = None) -> None:
         settings = server_settings(lake=lake, host="127.0.0.1", port=_free_port())
+        self.lake = settings.lake
         self.endpoint = f"http://{settings.host}:{settings.port}"
         self.access_key = _KEY_ID
         self.secret_key = _let_in(settings)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from esker.errors import ConflictError, InvalidError, Kind
 from esker.settings import prefer_environment
-from esker.spark import config
+from esker.spark import config, lakes
 from esker.spark.local_server import LocalServer
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def session(
     `settings` are Spark's own, and go before all others. ConflictError if there is a session already.
     """
     pyspark = _pyspark()
+    from esker.spark import source
+
     if pyspark.SparkContext._active_spark_context is not None:
         raise ConflictError(
             Kind.SESSION_RUNS, "Spark runs already, and takes no more jars: stop its session first, or go on with it"
@@ -77,6 +79,8 @@ def session(
             # The secret only here: the builder's settings are on the command line of Spark's process, for all to see.
             hadoop.set(name.removeprefix("spark.hadoop."), value)
     if server:
+        spark.conf.set(lakes.LAKE, server.lake)
+        source.register(spark)
         _stop_together(spark, server)
     return spark
 

@@ -22,11 +22,14 @@ def get(trees: Trees, tree: FileName, path: str) -> Entry | None:
     return rows.entry(row) if rows.path(row) == key else None
 
 
-def scan(trees: Trees, tree: FileName, start: str = "", prefix: str = "") -> Iterator[pa.Table]:
-    """Entries at or after `start` that begin with `prefix`, in order, range by range: constant memory at any size."""
+def scan(
+    trees: Trees, tree: FileName, start: str = "", prefix: str = "", *, stop: str | None = None
+) -> Iterator[pa.Table]:
+    """Entries at or after `start` and before `stop` that begin with `prefix`, in order, range by range: constant memory
+    at any size."""
     meta = trees.metarange(tree)
     start = max(start, prefix)
-    end = after_prefix(prefix)
+    end = min((end for end in (after_prefix(prefix), stop) if end is not None), default=None)
     first = meta.find(start)
     last = len(meta) if end is None else meta.find(end) + 1
     for table in trees.tables(map(meta.info, range(first, min(last, len(meta))))):
