@@ -380,3 +380,13 @@ def test_stores_open_by_url(tmp_path: Path) -> None:
         open_blobs(url, {"endpoint": "http://x"})
     with pytest.raises(InvalidError):
         open_blobs("s3://bucket/../x")
+
+
+@pytest.mark.parametrize("name", [b"new\nline", b"no-utf-8-\xff"])
+def test_a_listing_of_all_names_what_a_listing_passes_over(root: Path, store: LocalBlobs, name: bytes) -> None:
+    store.put("d/a", b"")
+    with open(os.fsencode(root) + b"/d/" + name, "w"):
+        pass
+    assert [info.name for info in store.list()] == ["d/a"]
+    with pytest.raises(InvalidError, match="d/n"):
+        list(store.list_all("d/"))

@@ -43,7 +43,7 @@ def test_pieces_in_the_place_of_prefixes_make_the_tree_that_is_built_at_once(
     made = pieces.replace(trees, base, regions)
     assert read_lake(trees, made) == expected
     assert digest_of(made) == digest_of(build_lake(trees, expected))
-    assert sum(piece.count for _, some in regions for piece in some) == sum(
+    assert sum(piece.rows for _, some in regions for piece in some) == sum(
         path.startswith(tuple(under)) for path in new
     )
 

@@ -1,45 +1,47 @@
 """Imports: entries for objects that lie elsewhere in the store, and stay there, in one commit.
 
-    1. list     each source: a prefix with all below it, or one object
+    1. list     each source: a prefix with all below it, by its store or by an inventory; or one object
     2. sort     what was found, by the paths that it gets; a later source wins
-    3. commit   it on the branch, in the place of all that was below the destination of a prefix
+    3. write    ranges of it: as it is listed, where that is in order
+    4. commit   it on the branch, in the place of all that was below the destination of a prefix
 
 `start` writes down what is to be done, `run` does it, and `status` tells how far it is, to every process. Nothing is
 seen of an import before its commit lands, so one that was cancelled, or whose process died, has changed nothing.
 Importing again replaces what was imported before: objects that are gone from the source go.
 
-Nobody reads the bytes, so an entry's checksum is that of where they lie, their size and their time. As long as these
-are the same, importing again changes nothing.
+Nobody reads the bytes: `engine.elsewhere` says what an entry is made of. As long as that is the same, importing again
+changes nothing. `esker.spark.import_objects` does the same with many processes.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Final, Literal
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esker.engine import protection, tasks
+from esker.engine import elsewhere, inventories, protection, repositories, tasks
 from esker.engine.commit import NO_METADATA, record_commit
 from esker.engine.entries import check_path, check_prefix
 from esker.engine.lake import Lake
 from esker.engine.landing import clean_head, land
 from esker.engine.protection import Action
+from esker.engine.spans import trees_of
 from esker.engine.tasks import Task, Work
 from esker.errors import ConflictError, EskerError, InvalidError, Kind, NotFoundError
 from esker.format.names import digest_of
-from esker.model import CommitID, Entry, Repository
-from esker.stores.blob import BlobInfo
-from esker.streams.entries import CHANGES, NO_CHANGES, changes_of
-from esker.streams.rows import Changes
+from esker.model import CommitID, Repository
+from esker.stores.blob import BlobStore
+from esker.streams.arrays import Bools, bools, only_chunk
+from esker.streams.entries import NO_ENTRIES, as_changes
+from esker.streams.prefixes import minimal
+from esker.streams.rows import Changes, within
+from esker.tree import pieces
+from esker.tree.pieces import Piece
 
 SOURCES_MAX: Final = 1000
-
-_BATCH: Final = 10_000
-"""Objects that become rows at a time."""
 
 _KIND: Final = "import"
 
@@ -50,6 +52,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["common_prefix", "object"]
     address: str
     destination: str
+    inventory: str = ""
+    """The address of a list of what lies below, to go by instead of the store's."""
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +76,8 @@ def start(
     committer: str = "",
     metadata: Mapping[str, str] = NO_METADATA,
 ) -> str:
-    """Write down an import onto a clean branch: its id, for `run`. Where sources may lie is for the caller to check."""
+    """Write down an import onto a clean branch: its id, for `run`. InvalidError if a source has to do with the data of
+    a repository; where else sources may lie is for the caller to check."""
     protection.check(lake, repo, branch, Action.COMMIT)
     if not 0 < len(sources) <= SOURCES_MAX:
         raise InvalidError(Kind.INVALID_ARGUMENT, f"an import has 1 to {SOURCES_MAX} sources, not {len(sources)}")
@@ -81,6 +86,7 @@ def start(
             check_path(source.destination)
         else:
             check_prefix(source.destination)
+    _check_elsewhere(lake, sources)
     clean_head(lake, repo, branch)
     details = Details(
         branch=branch,
@@ -90,6 +96,19 @@ def start(
         metadata=dict(metadata),
     )
     return tasks.start(lake, repo, _KIND, about=f"to {branch}", details=details).id
+
+
+def _check_elsewhere(lake: Lake, sources: Sequence[Source]) -> None:
+    """Bytes that one repository may delete are no other's to keep, nor its own a second time."""
+    for repo in repositories.every(lake):
+        home = elsewhere.address_of(repo.namespace.rstrip("/") + "/")
+        for source in sources:
+            if f"{source.address.rstrip('/')}/".startswith(home) or (
+                source.kind == "common_prefix" and home.startswith(source.address)
+            ):
+                raise InvalidError(
+                    Kind.INVALID_ADDRESS, f"{source.address} is, or holds, data of repository {repo.name!r}"
+                )
 
 
 def status(lake: Lake, repo: Repository, branch: str, name: str) -> Task:
@@ -122,19 +141,37 @@ def run(lake: Lake, repo: Repository, name: str) -> None:
 
 def _import(lake: Lake, repo: Repository, work: Work) -> CommitID:
     told = work.task.details_as(Details)
-    tables = [NO_CHANGES]
-    for source in told.sources:
-        entries = iter(_entries(lake, repo, source))
-        while batch := list(islice(entries, _BATCH)):
-            tables.append(changes_of(batch))
-            work.add(objects=len(batch))
-    rows = _sorted(tables)
-    deletes = tuple(source.destination for source in told.sources if source.kind == "common_prefix")
+    trees = trees_of(lake, repo)
+    regions = regions_of(told.sources)
+    built: list[tuple[str, list[Piece]]] = []
+    if are_apart(told.sources):
+        head = lake.commits(repo).get(lake.branches(repo).get(told.branch).commit).tree
+        built += [
+            (source.destination, [pieces.write(trees, _found(lake, repo, source, work), [head])])
+            for source in sorted(_prefixes(told.sources), key=lambda source: source.destination)
+        ]
+        rest = _sorted(rows for source in _objects(told.sources) for rows in _found(lake, repo, source, work))
+    else:
+        rows = _sorted(rows for source in told.sources for rows in _found(lake, repo, source, work))
+        for prefix in regions:
+            below = rows.slice(*_slice(only_chunk(rows["path"]), prefix))
+            built.append((prefix, [pieces.write(trees, [below])]))
+        rest = rows.filter(pa.array(~elsewhere.within(rows, regions)))
+    return publish(lake, repo, work, built, rest)
+
+
+def publish(
+    lake: Lake, repo: Repository, work: Work, built: Sequence[tuple[str, Iterable[Piece]]], rest: pa.Table
+) -> CommitID:
+    """Commit what was found: pieces in the place of what is below each prefix, and the rest on top."""
+    told, trees = work.task.details_as(Details), trees_of(lake, repo)
 
     def make(head: CommitID) -> CommitID:
         work.check()
         before = lake.commits(repo).get(head).tree
-        tree = lake.past(repo).apply(before, Changes(rows, deletes))
+        tree = pieces.replace(trees, before, built)
+        if rest.num_rows:
+            tree = lake.past(repo).apply(tree, Changes(as_changes(rest)))
         if digest_of(tree) == digest_of(before):
             return head  # all of it is there already
         return record_commit(
@@ -150,46 +187,82 @@ def _import(lake: Lake, repo: Repository, work: Work) -> CommitID:
     return land(lake, repo, told.branch, make, wanted=work.check)
 
 
-def _entries(lake: Lake, repo: Repository, source: Source) -> Iterator[Entry]:
-    """What a source holds, in order of name."""
-    blobs, name = lake.locate(repo, source.address)
+def regions_of(sources: Iterable[Source]) -> tuple[str, ...]:
+    """The prefixes below which all is replaced, in order, without those within others."""
+    return minimal(source.destination for source in _prefixes(sources))
+
+
+def are_apart(sources: Sequence[Source]) -> bool:
+    """Whether each prefix can be taken in by itself, in the order in which its store lists it, and objects on top."""
+    regions = regions_of(sources)
+    if len(regions) < len(_prefixes(sources)) or any(source.inventory for source in sources):
+        return False
+    later: tuple[str, ...] = ()
+    for source in reversed(sources):
+        if source.kind == "common_prefix":
+            later = (*later, source.destination)
+        elif source.destination.startswith(later):
+            return False
+    return True
+
+
+def _prefixes(sources: Iterable[Source]) -> list[Source]:
+    return [source for source in sources if source.kind == "common_prefix"]
+
+
+def _objects(sources: Iterable[Source]) -> list[Source]:
+    return [source for source in sources if source.kind == "object"]
+
+
+def _found(lake: Lake, repo: Repository, source: Source, work: Work) -> Iterator[pa.Table]:
+    """What a source holds, as entries. InvalidError if that is nothing."""
+    count = 0
+    for rows in _listing(lake, repo, source):
+        count += rows.num_rows
+        work.add(objects=rows.num_rows)
+        yield rows
+    if not count:
+        raise nothing_below(source)
+
+
+def nothing_below(source: Source) -> InvalidError:
+    listed = f" in the inventory {source.inventory}" if source.inventory else ""
+    return InvalidError(Kind.INVALID_ADDRESS, f"there is nothing below {source.address}{listed}")
+
+
+def _listing(lake: Lake, repo: Repository, source: Source) -> Iterator[pa.Table]:
+    def locate(address: str) -> tuple[BlobStore, str]:
+        return lake.locate(repo, address)
+
+    if source.inventory:
+        for file in inventories.files(locate, source.inventory):
+            yield from inventories.listing(locate, file, source.address, source.destination)
+        return
+    blobs, name = locate(source.address)
     root = source.address.removesuffix(name)
     if source.kind == "object":
-        found = blobs.head(name)
-        if found is None:
-            raise InvalidError(Kind.INVALID_ADDRESS, f"there is nothing at {source.address}")
-        yield _entry(source.destination, root, found)
-        return
-    some = False
-    for found in blobs.list(name):
-        some = True
-        path = source.destination + found.name.removeprefix(name)
-        check_path(path)
-        yield _entry(path, root, found)
-    if not some:
-        raise InvalidError(Kind.INVALID_ADDRESS, f"there is nothing below {source.address}")
-
-
-def _entry(path: str, root: str, found: BlobInfo) -> Entry:
-    address = root + found.name
-    about = f"{address}\n{found.size}\n{found.mtime_ms}"
-    return Entry(
-        path=path,
-        address=address,
-        size=found.size,
-        checksum=hashlib.md5(about.encode(), usedforsecurity=False).hexdigest(),
-        mtime_ms=found.mtime_ms,
-    )
+        yield elsewhere.one(blobs, root, name, source.destination)
+    else:
+        yield from elsewhere.listing(blobs, root, name, source.destination)
 
 
 def _sorted(tables: Iterable[pa.Table]) -> pa.Table:
     """All rows in order of path; of several with one path, the last."""
-    table = pa.concat_tables(tables).combine_chunks()
-    at = pa.array(range(table.num_rows))
+    table = pa.concat_tables([NO_ENTRIES, *tables]).combine_chunks()
+    at = pa.array(range(table.num_rows), pa.int64())
     order = table.select(["path"]).append_column("at", at).sort_by([("path", "ascending"), ("at", "ascending")])
-    last = pa.array([True]) if table.num_rows else pa.array([], pa.bool_())
-    if table.num_rows > 1:
-        paths = order["path"].combine_chunks()
-        last = pa.concat_arrays([pc.not_equal(paths[:-1], paths[1:]), last])
-    kept = order["at"].combine_chunks().filter(last)
-    return table.take(kept).select(CHANGES.names).combine_chunks()
+    last = last_of_each(only_chunk(order["path"]))
+    return table.take(only_chunk(order["at"]).filter(pa.array(last))).combine_chunks()
+
+
+def last_of_each(paths: pa.StringArray) -> Bools:
+    """Of sorted paths, which is the last of its equals."""
+    last = np.ones(len(paths), dtype=bool)
+    if len(paths) > 1:
+        last[:-1] = bools(pc.not_equal(paths[:-1], paths[1:]))
+    return last
+
+
+def _slice(paths: pa.StringArray, prefix: str) -> tuple[int, int]:
+    found = within(paths, prefix)
+    return found.start, found.stop - found.start

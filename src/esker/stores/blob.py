@@ -66,6 +66,11 @@ class BlobStore(ABC):
     def list(self, prefix: str = "", after: str = "") -> Iterator[BlobInfo]:
         """Blobs whose names begin with `prefix` (any text, not only whole directories) and come after `after`."""
 
+    def list_all(self, prefix: str = "", after: str = "") -> Iterator[BlobInfo]:
+        """As `list`; but what lies there under a name that no blob can have, which `list` may pass over, is an
+        `InvalidError` that names it: for those who must not miss anything."""
+        return self.list(prefix, after)
+
     @abstractmethod
     def delete(self, names: Iterable[str]) -> None: ...
 

@@ -108,6 +108,12 @@ class LocalBlobs(BlobStore):
             raise self._unavailable("look at", name, error) from error
 
     def list(self, prefix: str = "", after: str = "") -> Iterator[BlobInfo]:
+        return self._listed(prefix, after, strictly=False)
+
+    def list_all(self, prefix: str = "", after: str = "") -> Iterator[BlobInfo]:
+        return self._listed(prefix, after, strictly=True)
+
+    def _listed(self, prefix: str, after: str, *, strictly: bool) -> Iterator[BlobInfo]:
         *parents, start = prefix.split("/")
         if "\0" in prefix or any(part in ("", ".", "..") for part in parents):
             return
@@ -118,7 +124,7 @@ class LocalBlobs(BlobStore):
                 return
             raise self._unavailable("list", prefix, error) from error
         try:
-            yield from self._list(folder, prefix[: len(prefix) - len(start)], start, after)
+            yield from self._list(folder, prefix[: len(prefix) - len(start)], start, after, strictly)
         except OSError as error:
             raise self._unavailable("list", prefix, error) from error
 
@@ -239,7 +245,7 @@ class LocalBlobs(BlobStore):
         finally:
             os.close(fd)
 
-    def _list(self, folder: int, path: str, start: str, after: str) -> Iterator[BlobInfo]:
+    def _list(self, folder: int, path: str, start: str, after: str, strictly: bool) -> Iterator[BlobInfo]:
         """What begins with `path`, the directory's own, plus `start`. Closes the descriptor, unless it is the root."""
         try:
             # A directory sorts as its name and a slash, because all names below it begin so: 'a-b' < 'a/b' < 'ab'.
@@ -258,12 +264,16 @@ class LocalBlobs(BlobStore):
                         child = os.open(name[:-1], _DIRECTORY, dir_fd=folder)
                     except (FileNotFoundError, NotADirectoryError):
                         continue  # emptied since, or replaced
-                    yield from self._list(child, full, "", after)
+                    yield from self._list(child, full, "", after, strictly)
                 elif full > after:
                     try:
                         info = _info(check_name(full), name, folder)
-                    except (FileNotFoundError, InvalidError):
-                        continue  # deleted since; or no name of ours
+                    except FileNotFoundError:
+                        continue  # deleted since
+                    except InvalidError:
+                        if strictly:
+                            raise
+                        continue  # no name of ours
                     if info is not None:
                         yield info
         finally:

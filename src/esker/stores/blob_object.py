@@ -49,6 +49,9 @@ _CLIENT: "Final[ClientConfig]" = {
 }
 _CLIENT_OPTIONS: Final = frozenset({"allow_invalid_certificates", "proxy_url", "proxy_excludes", "root_certificate"})
 
+_ODD: Final = "Encountered object with invalid path: "
+"""What obstore says when a listing has a name that it does not take."""
+
 _ERRORS: Final = (BaseError, OSError, ValueError, NotImplementedError)
 """What obstore raises: its own, and builtin ones where they fit."""
 
@@ -262,7 +265,12 @@ class ObjectBlobs(BlobStore):
         except _ERRORS as error:
             raise self._unavailable("delete", name, error) from error
 
-    def _unavailable(self, verb: str, name: str, error: Exception) -> UnavailableError:
+    def _unavailable(self, verb: str, name: str, error: Exception) -> UnavailableError | InvalidError:
+        if _ODD in str(error):
+            said = _brief(error).partition(_ODD)[2]
+            return InvalidError(
+                Kind.INVALID_PATH, f"{self.url}: an object below {name!r} has a name that no blob can have, {said}"
+            )
         match error:
             case FileNotFoundError():
                 way_out = "there is no such bucket: create it, or correct the URL"

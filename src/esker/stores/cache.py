@@ -198,6 +198,9 @@ class DiskCache(BlobStore):
     def list(self, prefix: str = "", after: str = "") -> Iterator[BlobInfo]:
         return self._store.list(prefix, after)
 
+    def list_all(self, prefix: str = "", after: str = "") -> Iterator[BlobInfo]:
+        return self._store.list_all(prefix, after)
+
     def delete(self, names: Iterable[str]) -> None:
         remaining = iter(names)
         while batch := [*islice(remaining, _DELETE_BATCH)]:

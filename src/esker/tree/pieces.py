@@ -1,9 +1,9 @@
 """Trees built in pieces, by several processes at once, and put together by one.
 
-A piece is a run of sorted entries. Since a hash cut is always a cut, all ranges between a piece's first hash cut and its
-last are what they would be in the whole tree, whatever lies beside the piece: who has the piece writes them. What is
-before and after, its head and tail, is cut where the pieces meet. So a tree of pieces has the id of one built at once,
-and whoever puts them together sees a few thousand entries of each, however large it is.
+A piece is a run of sorted entries. Since a hash cut is always a cut, all ranges between a piece's first hash cut and
+its last are what they would be in the whole tree, whatever lies beside the piece: who has the piece writes them. What
+is before and after, its head and tail, is cut where the pieces meet. So a tree of pieces has the id of one built at
+once, and whoever puts them together sees a few thousand entries of each, however large it is.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,9 +31,9 @@ class Piece(NamedTuple):
     tail: pa.Table
 
     @property
-    def count(self) -> int:
-        rows: int = self.head.num_rows + self.tail.num_rows
-        return rows + sum(info.count for info in self.ranges)
+    def rows(self) -> int:
+        count: int = self.head.num_rows + self.tail.num_rows
+        return count + sum(info.count for info in self.ranges)
 
     def ends(self) -> tuple[str, str] | None:
         """Its first path and its last; None if it is empty."""
