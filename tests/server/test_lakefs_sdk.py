@@ -252,7 +252,7 @@ def test_what_is_not_there_yet_says_so(sdk: Any, repo: str) -> None:
         lambda: sdk.actions_api.list_repository_runs(repo),
         lambda: sdk.pulls_api.list_pull_requests(repo),
         lambda: sdk.auth_api.list_groups(),
-        lambda: sdk.repositories_api.dump_submit(repo),
+        lambda: sdk.internal_api.get_usage_report_summary(),
     )
     for ask in questions:
         with pytest.raises(ApiException) as absent:

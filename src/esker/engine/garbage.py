@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from esker.engine import jobs, protection, retention
+from esker.engine import dumps, jobs, protection, retention
 from esker.engine.lake import Lake
 from esker.errors import Kind, NotFoundError
 from esker.model import Commit, CommitID, FileName, Layer, Repository, Token
@@ -193,7 +193,7 @@ def _list(lake: Lake, repo: Repository, tell: Progress) -> pa.Table:
     count = 0
     for prefix in (_DATA, _METADATA):
         for info in lake.blobs(repo).list(prefix):
-            if info.name.startswith(_NOTES):
+            if info.name.startswith((_NOTES, dumps.DUMPS)):
                 continue
             names.append(info.name)
             sizes.append(info.size)

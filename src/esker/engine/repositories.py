@@ -27,8 +27,9 @@ def create(
     read_only: bool = False,
     staging: Staging = Staging.KV,
     cutting: Cutting | None = None,
+    bare: bool = False,
 ) -> Repository:
-    """A new repository with one branch, which has one empty commit.
+    """A new repository with one branch, which has one empty commit; a bare one has neither.
 
     The record comes last: until then nobody sees any of it.
     """
@@ -54,10 +55,10 @@ def create(
         metadata=dict(metadata),
         **msgspec.structs.asdict(cutting),
     )
-    first = record_commit(
-        lake, repo, tree=lake.past(repo).empty(), parents=(), message="Repository created", committer=committer
-    )
-    lake.branches(repo).create(default_branch, first)
+    if not bare:
+        tree = lake.past(repo).empty()
+        first = record_commit(lake, repo, tree=tree, parents=(), message="Repository created", committer=committer)
+        lake.branches(repo).create(default_branch, first)
     repositories.create(lake.kv, repo)
     return repo
 

@@ -16,7 +16,7 @@ from esker.errors import CorruptError, InvalidError, Kind, NotFoundError, Outcom
 from esker.model import Commit, CommitID
 from esker.refs import stored
 from esker.refs.names import is_commit_id
-from esker.stores.kv import VALUE_BYTES_MAX, KVStore
+from esker.stores.kv import VALUE_BYTES_MAX, KVStore, items
 
 CACHE_BYTES: Final = 16 << 20
 """Some twenty thousand commits of a repository: more than people look back on."""
@@ -61,6 +61,21 @@ def find_prefix(kv: KVStore, uid: str, prefix: str) -> CommitID | None:
     some = ", ".join(name[: len(prefix) + 8] for name in found[:_CANDIDATES_MAX])
     others = " and others" if len(found) > _CANDIDATES_MAX else ""
     raise InvalidError(Kind.AMBIGUOUS_REF, f"several commits begin with '{prefix}': {some}{others}; give more digits")
+
+
+def every(kv: KVStore, uid: str) -> Iterator[tuple[CommitID, bytes]]:
+    """All commits of the repository `uid`, as their records are."""
+    for key, found in items(kv, _partition(uid)):
+        yield CommitID(key.decode()), found.value
+
+
+def put_records(kv: KVStore, uid: str, records: Mapping[CommitID, bytes]) -> None:
+    """Store commits as their records are. CorruptError if one of them is not what it was named after."""
+    for name, record in records.items():
+        if _digest(record) != name:
+            raise CorruptError(Kind.DAMAGED_RECORD, f"commit {name} is damaged: its record has another digest")
+        stored.decode(_DECODER, f"commit {name}", record)
+    _store(kv, uid, records)
 
 
 class Commits:
@@ -164,7 +179,7 @@ def _store(kv: KVStore, uid: str, records: Mapping[CommitID, bytes]) -> None:
             if len(records) == 1:
                 ((name, record),) = records.items()
                 kv.put(_partition(uid), name.encode(), record)
-            else:
+            elif records:
                 kv.put_many(_partition(uid), ((name.encode(), record) for name, record in records.items()))
         except OutcomeUnknownError:
             continue  # the same bytes under the same names

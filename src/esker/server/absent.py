@@ -21,14 +21,6 @@ def not_there(call: Call[NoQuery, None]) -> None:
     raise falcon.HTTPNotImplemented(description="esker does not have this operation of the lakeFS API yet")
 
 
-def no_multipart(call: Call[NoQuery, None]) -> None:
-    """Answers 501, and how to upload instead."""
-    raise falcon.HTTPNotImplemented(
-        description="esker has no presigned uploads in parts: upload the object in one request, directly or to the "
-        "presigned URL of getPhysicalAddress; either may be as large as you like"
-    )
-
-
 def absent(known: Known) -> Operation:
     """The operation as one that says that it is not there."""
     return Operation(
@@ -37,7 +29,7 @@ def absent(known: Known) -> Operation:
         method=known.method,
         path=known.path,
         need=Need.READ if known.method == "GET" else Need.WRITE,
-        handler=no_multipart if "/pmpu" in known.path else not_there,
+        handler=not_there,
         status=501,
         implemented=False,
     )

@@ -17,6 +17,7 @@ Seconds = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
 
 ParentNumber = Annotated[int, msgspec.Meta(ge=0, le=1000)]
+PartNumber = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 Days = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Size = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
@@ -182,6 +183,39 @@ class ImportStatus(Body):
     error: Error | None = None
 
 
+class RefsDump(Body):
+    """Names of the files of a dump. They are no metaranges here."""
+
+    commits_meta_range_id: str
+    tags_meta_range_id: str
+    branches_meta_range_id: str
+
+
+class PresignMultipartUpload(Body):
+    upload_id: str
+    physical_address: str
+    presigned_urls: list[str]
+
+
+class UploadTo(Body):
+    presigned_url: str
+
+
+class TaskInfo(Body):
+    id: str
+
+
+class RestoreStatus(Body):
+    id: str
+    done: bool
+    update_time: datetime
+    error: str | None = None
+
+
+class DumpStatus(RestoreStatus, kw_only=True):
+    refs: RefsDump | None = None
+
+
 class VersionConfig(Body):
     version: str
     version_context: str
@@ -305,6 +339,10 @@ class RepositoryCreation(Body):
     metadata: METADATA | None = None
 
 
+class RefsRestore(RefsDump, kw_only=True):
+    force: bool | None = None
+
+
 class BranchCreation(Body):
     name: str
     source: str
@@ -402,6 +440,35 @@ class StagingMetadata(Body):
     content_type: str | None = None
     mtime: Seconds | None = None
     force: bool | None = None
+
+
+class UploadedPart(Body):
+    part_number: PartNumber
+    etag: str
+
+
+class CompletePresignMultipartUpload(Body):
+    physical_address: str
+    parts: list[UploadedPart]
+    user_metadata: METADATA | None = None
+    content_type: str | None = None
+
+
+class MultipartAddress(Body):
+    physical_address: str
+
+
+class CopyPartSource(Body):
+    repository: str
+    ref: str
+    path: str
+    range: str | None = None
+    """`bytes=first-last`, both included."""
+
+
+class UploadPartCopyFrom(Body):
+    physical_address: str
+    copy_source: CopyPartSource
 
 
 class UpdateObjectUserMetadata(Body):

@@ -13,7 +13,7 @@ What every backend promises, and `esker.testing.blob_suite` checks:
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from esker.errors import InvalidError, Kind
@@ -29,6 +29,34 @@ class BlobInfo(NamedTuple):
     name: str
     size: int
     mtime_ms: int
+
+
+class Multipart(ABC):
+    """Uploads in parts that clients send straight to the store, as many at once as they like. Nothing is seen of a blob
+    before it is completed. An upload is named by the store, and good for one blob.
+
+    InvalidError if there is no such upload, or not with these parts.
+    """
+
+    @abstractmethod
+    def create(self, name: str) -> str:
+        """An upload of this blob, begun."""
+
+    @abstractmethod
+    def part_url(self, name: str, upload: str, number: int, seconds: int) -> str:
+        """A URL by which anybody may PUT this one part for a while."""
+
+    @abstractmethod
+    def copy_part(self, name: str, upload: str, number: int, source_url: str, part: tuple[int, int] | None) -> str:
+        """Make a part of the bytes of another blob, or of those from a place to another (both included): its ETag."""
+
+    @abstractmethod
+    def complete(self, name: str, upload: str, parts: Sequence[tuple[int, str]]) -> str:
+        """Put the blob together of parts, by their numbers and ETags: its own ETag."""
+
+    @abstractmethod
+    def abort(self, name: str, upload: str) -> None:
+        """Forget the upload and its parts."""
 
 
 class BlobStore(ABC):
@@ -81,6 +109,10 @@ class BlobStore(ABC):
 
     def presign(self, method: str, name: str, seconds: int) -> str | None:
         """A URL by which anybody may GET or PUT this one blob for a while; None if the store has no such thing."""
+        return None
+
+    def multipart(self) -> Multipart | None:
+        """Uploads in parts, past this process; None if the store has no such thing."""
         return None
 
     def settle(self) -> None:

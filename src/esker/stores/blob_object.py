@@ -5,6 +5,7 @@ Every write here may be repeated, so obstore's own retries are safe, and are the
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
+from importlib.util import find_spec
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,15 @@ from obstore.exceptions import (
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from esker.errors import InvalidError, Kind, UnavailableError
-from esker.stores.blob import CHUNK_BYTES, NAME_BYTES_MAX, BlobInfo, BlobStore, check_name, check_range
+from esker.stores.blob import (
+    CHUNK_BYTES,
+    NAME_BYTES_MAX,
+    BlobInfo,
+    BlobStore,
+    Multipart,
+    check_name,
+    check_range,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig  # only there for type checkers
@@ -70,6 +79,8 @@ class ObjectBlobs(BlobStore):
         self.url = f"{scheme}://{bucket}" + (prefix and "/" + prefix)
         self._name_bytes_max = NAME_BYTES_MAX - len(prefix.encode()) - bool(prefix)
         self._reached = False
+        self._scheme = scheme
+        self._multipart: Multipart | None = None
         config: dict[str, Any] = dict(options or {})
         client: dict[str, Any] = {**_CLIENT, **{name: config.pop(name) for name in _CLIENT_OPTIONS & config.keys()}}
         if "path_style" in config:
@@ -222,6 +233,18 @@ class ObjectBlobs(BlobStore):
             return obstore.sign(self._store, "GET" if method == "GET" else "PUT", name, timedelta(seconds=seconds))
         except _ERRORS as error:
             raise self._unavailable("sign a URL of", name, error) from error
+
+    def multipart(self) -> Multipart | None:
+        """S3's, which obstore does not sign: its SDK does, if it is installed."""
+        if self._scheme != "s3" or find_spec("boto3") is None:
+            return None
+        if self._multipart is None:
+            from esker.stores.s3_multipart import S3Multipart
+
+            probe = self.presign("GET", "x", 1)
+            assert probe is not None
+            self._multipart = S3Multipart(self.url, probe, self._store.config)
+        return self._multipart
 
     def _check(self, name: str) -> str:
         if len(check_name(name).encode()) > self._name_bytes_max:

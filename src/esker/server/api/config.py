@@ -1,6 +1,7 @@
 """What clients ask before anything else: the version of the interface, and what the store can do."""
 
 import re
+from importlib.util import find_spec
 from typing import Final
 
 from esker.auth import Need
@@ -57,7 +58,7 @@ def _storage(server: Server) -> wire.StorageConfig:
         default_namespace_prefix=f"{kind}://" if own else root.url,
         pre_sign_support=True,
         pre_sign_support_ui=False,
-        pre_sign_multipart_upload=False,
+        pre_sign_multipart_upload=root.scheme == "s3" and find_spec("boto3") is not None,
         import_support=bool(server.sources),
         import_validity_regex=f"^({'|'.join(re.escape(places.place(source).url) for source in server.sources)})",
     )

@@ -5,7 +5,7 @@ from itertools import islice
 import falcon
 
 from esker.auth import Need
-from esker.engine import protection, repositories, retention
+from esker.engine import dumps, protection, repositories, retention
 from esker.engine.protection import Rule
 from esker.engine.retention import BranchRetention, Retention
 from esker.errors import InvalidError, Kind
@@ -52,20 +52,26 @@ def list_repositories(call: Call[RepositoriesQuery, None]) -> wire.RepositoryLis
 
 
 def create_repository(call: Call[CreateQuery, wire.RepositoryCreation]) -> wire.Repository:
-    """A new repository, with one branch of one empty commit."""
+    """A new repository, with one branch of one empty commit; a bare one, to restore a dump into, without."""
     body = call.body
-    if call.query.bare or body.sample_data:
-        raise falcon.HTTPNotImplemented(description="neither bare repositories nor sample data are there: leave it out")
+    if body.sample_data:
+        raise falcon.HTTPNotImplemented(description="there are no sample data: leave sample_data out")
     storage = places.namespace(call.server.storage, body.name, body.storage_namespace)
-    made = repositories.create(
-        call.lake,
-        body.name,
-        storage,
-        default_branch=check_branch(body.default_branch or "main"),
-        committer=call.identity.user,
-        metadata=body.metadata or {},
-        read_only=bool(body.read_only),
-    )
+    default_branch, metadata, read_only = body.default_branch or "main", body.metadata or {}, bool(body.read_only)
+    if call.query.bare:
+        made = dumps.create_bare(
+            call.lake, body.name, storage, default_branch=default_branch, metadata=metadata, read_only=read_only
+        )
+    else:
+        made = repositories.create(
+            call.lake,
+            body.name,
+            storage,
+            default_branch=default_branch,
+            committer=call.identity.user,
+            metadata=metadata,
+            read_only=read_only,
+        )
     return _repository(made)
 
 
