@@ -1,14 +1,14 @@
-"""Settings are read from the environment, checked, and documented."""
+"""Settings are read from the command line, the environment and a file, checked, and documented."""
 
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from esker.errors import InvalidError
-from esker.settings import LogFormat, ServerSettings, server_settings
-
-PAGE = Path(__file__).parents[1] / "docs" / "server.md"
+from esker.settings import LogFormat, in_force, server_settings
+from tests.settings_reference import reference, written
 
 
 def test_what_is_given_comes_before_the_environment_and_that_before_the_default() -> None:
@@ -46,23 +46,83 @@ def test_a_wrong_value_is_an_error_that_names_its_setting(name: str, value: str)
         server_settings({name: value})
 
 
-def test_the_page_on_the_server_has_every_setting_with_its_default() -> None:
-    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (.*?) \|", PAGE.read_text(), re.MULTILINE)
-    told: dict[str, str] = {}
-    for names, defaults in rows:
-        parts = re.findall(r"`(\w+)`", names)
-        values = defaults.split(", ") if len(parts) > 1 else [defaults]
-        told |= dict(zip(parts, values, strict=True))
-    defaults = ServerSettings()
-    assert {*ServerSettings.__struct_fields__} <= {*told}
-    for name in ServerSettings.__struct_fields__:
-        value = getattr(defaults, name)
-        if value not in ("", (), None):
-            said = (
-                str(value).lower()
-                if isinstance(value, bool)
-                else f"{value:g}"
-                if isinstance(value, float)
-                else f"{value}"
-            )
-            assert told[name].strip("`") == said, name
+def filed(tmp_path: Path, text: str) -> dict[str, str]:
+    path = tmp_path / "server.toml"
+    path.write_text(text)
+    return {"ESKER_CONFIG_FILE": str(path), "XDG_CONFIG_HOME": str(tmp_path)}
+
+
+def test_a_file_comes_before_the_default_and_after_all_else(tmp_path: Path) -> None:
+    text = 'version = 1\nport = 1000\nworkers = 10\nhost = "filed"\nsources = ["s3://a/b"]\ngrace_s = 5\n'
+    environment = filed(tmp_path, text) | {"ESKER_PORT": "2000", "ESKER_WORKERS": "20"}
+    found = in_force(environment, given={"workers": 30})
+    assert (found.settings.workers, found.settings.port, found.settings.host) == (30, 2000, "filed")
+    assert (found.settings.sources, found.settings.grace_s, found.settings.requests) == (("s3://a/b",), 5.0, 64)
+    file = environment["ESKER_CONFIG_FILE"]
+    said = {"workers": "command line", "port": "ESKER_PORT", "host": file, "sources": file, "grace_s": file}
+    assert found.said == said
+    other = tmp_path / "other.toml"
+    other.write_text("version = 1\nrequests = 7\n")
+    assert in_force(environment, file=other).settings.requests == 7
+
+
+def test_a_file_in_the_usual_place_is_read_and_one_that_was_named_must_be_there(tmp_path: Path) -> None:
+    usual = {"XDG_CONFIG_HOME": str(tmp_path)}
+    assert server_settings(usual).port == 8000
+    (tmp_path / "esker").mkdir()
+    (tmp_path / "esker" / "server.toml").write_text("version = 1\nport = 81\n")
+    assert server_settings(usual).port == 81
+    with pytest.raises(InvalidError, match="no file /nowhere"):
+        server_settings(usual | {"ESKER_CONFIG_FILE": "/nowhere"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("port = 1", "says no version: write `version = 1` at its top"),
+        ("version = 2", "is of version 2, which this esker does not know"),
+        ("version = true", "is of version True"),
+        ("version = 1\nwokers = 2", "sets `wokers`, and there is no such setting; did you mean `workers`?"),
+        ("version = 1\nlog-format = 'json'", "did you mean `log_format`?"),
+        ("version = 1\nwhatever = 2", "there are cache_bytes, create_admin, dirty_read_optimization"),
+        ("version = 1\n[server]\nport = 2", "sets `server`, and there is no such setting"),
+        ("version = 1\nport = '80'", "`port` is a whole number, not text"),
+        ("version = 1\nport = 80.5", "`port` is a whole number, not a number"),
+        ("version = 1\nport = 80000", "`port` is 1 to 65535, not 80000"),
+        ("version = 1\nhost = 80", "`host` is text, not a whole number"),
+        ("version = 1\ncreate_admin = 'yes'", "`create_admin` is true or false, not text"),
+        ("version = 1\nsources = 's3://a'", "`sources` is a list of texts, not text"),
+        ("version = 1\nlog_format = 'xml'", '`log_format` is "auto", "json" or "text", not text'),
+        ("version = 1\nstaging = 'x'", '`staging` is "kv" or "lsm", not text'),
+        ("version = 1\nport =", "cannot be read"),
+    ],
+)
+def test_a_wrong_file_is_an_error_that_names_file_setting_and_way_out(tmp_path: Path, text: str, said: str) -> None:
+    environment = filed(tmp_path, text)
+    with pytest.raises(InvalidError, match=re.escape(said)) as error:
+        server_settings(environment)
+    assert environment["ESKER_CONFIG_FILE"] in error.value.message
+
+
+def test_what_is_in_force_is_a_file_that_says_the_same_but_for_secrets(tmp_path: Path) -> None:
+    text = 'version = 1\nsecret_key = "hidden-1"\nkv = "postgresql://me:hidden-2@db/x"\nsources = ["s3://a"]\n'
+    found = in_force(filed(tmp_path, text), given={"port": 9})
+    shown = found.as_toml()
+    assert "hidden-" not in shown
+    assert "postgresql://me:(not shown)@db/x" in shown
+    assert re.search(r"^port = 9 +# command line$", shown, re.MULTILINE)
+    assert re.search(r"^workers = 2 +# default$", shown, re.MULTILINE)
+    (tmp_path / "again.toml").write_text(shown)
+    again = in_force({}, file=tmp_path / "again.toml").settings
+    known = {"secret_key": "", "kv": ""}
+    assert msgspec.structs.replace(again, **known) == msgspec.structs.replace(found.settings, **known)
+
+
+def test_no_message_shows_a_secret(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError) as error:
+        server_settings(filed(tmp_path, 'version = 1\nsecret_key = ["hidden"]\n'))
+    assert "hidden" not in error.value.message
+
+
+def test_the_page_has_every_setting_as_the_code_says() -> None:
+    assert written()[1] == reference(), "python -m tests.settings_reference"

@@ -1,14 +1,15 @@
-"""Settings: data, read from the environment in one place and passed on."""
+"""Settings: data, read from the environment and from files in one place, and passed on."""
 
 import os
-import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from esker import settings_file
 from esker.errors import InvalidError, Kind
 from esker.model import Staging
 
@@ -41,14 +42,17 @@ class LogFormat(StrEnum):
 
 
 class ServerSettings(Settings, frozen=True, kw_only=True):
-    """What a server is told at its start. Each is an environment variable too: `workers` is `ESKER_WORKERS`."""
+    """What a server is told at its start: on the command line, else in the environment (`workers` is `ESKER_WORKERS`),
+    else in a file."""
 
     lake: str = ""
     """The URL below which the lake's repositories lie; by default a directory of the user's, `~/esker-lake`."""
     kv: str = ""
     """The URL of the key-value store for refs, staged changes and users; a local lake has its own."""
     host: str = "127.0.0.1"
+    """At which address to listen; 0.0.0.0: everywhere."""
     port: int = 8000
+    """Where to listen."""
     workers: int = 2
     """Processes. Python runs one request's code at a time in each: as many as there are processors to spare."""
     requests: int = 64
@@ -65,43 +69,123 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     login_s: int = 7 * 24 * 3600
     """How long a session lasts."""
     log_format: LogFormat = LogFormat.AUTO
+    """`auto`: lines for people on a terminal, JSON elsewhere."""
+    slow_s: float = 1.0
+    """Requests, and work in the background, that take longer are logged with what they did. 0: none."""
+    otlp_endpoint: str = ""
+    """Where traces are sent, by OTLP over HTTP: `http://localhost:4318`. Takes `esker[otel]`."""
+    trace_ratio: float = 1.0
+    """Of the requests that begin a trace of their own, how many are traced. Callers decide it for theirs."""
     stop_s: int = 30
     """How long requests that run when the server is told to stop have to finish."""
 
     def __post_init__(self) -> None:
-        for name, (low, high) in _BOUNDS.items():
-            if not low <= getattr(self, name) <= high:
-                raise ValueError(f"`{name}` is {low} to {high}, not {getattr(self, name)}")
+        for name in _BOUNDS:
+            check_bounds(name, getattr(self, name))
 
 
-_BOUNDS: Final = {
+_BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "port": (1, 65535),
     "workers": (1, 256),
     "requests": (1, 1000),
     "threads": (1, 1000),
     "login_s": (60, 366 * 24 * 3600),
     "stop_s": (1, 3600),
+    "slow_s": (0, 3600),
+    "trace_ratio": (0, 1),
     "memstore_wait_ms": (0, 1000),
 }
 
+
+def check_bounds(name: str, value: float) -> None:
+    low, high = _BOUNDS[name]
+    if not low <= value <= high:
+        raise ValueError(f"`{name}` is {low} to {high}, not {value}")
+
+
 _PREFIX: Final = "ESKER_"
+SECRETS: Final = frozenset({"secret_key", "secret_access_key", "token"})
+"""Settings that are shown to nobody."""
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class InForce(NamedTuple):
+    """A server's settings, and where each was said."""
+
+    settings: ServerSettings
+    said: Mapping[str, str]
+    """By name; what is not in it is the default."""
+
+    def as_toml(self) -> str:
+        """As a file that says the same, but for secrets, with where each comes from."""
+        lines = [f"version = {settings_file.VERSION}"]
+        for name in ServerSettings.__struct_fields__:
+            value, where = getattr(self.settings, name), self.said.get(name, "default")
+            if value is None:
+                lines.append(f"# {name}: not set")
+                continue
+            if name in SECRETS:
+                value = value and settings_file.HIDDEN
+            elif isinstance(value, str):
+                value = settings_file.masked_url(value)
+            lines.append(f"{name} = {msgspec.json.encode(value).decode()}  # {where}")
+        return "\n".join(lines) + "\n"
 
 
 def server_settings(environment: Mapping[str, str] | None = None, **given: Any) -> ServerSettings:
-    """What is given (None: not), else what the environment says, else the default. InvalidError names what is wrong."""
+    """What is given (None: not), else what the environment says, else the file, else the default. InvalidError names
+    what is wrong."""
+    return in_force(environment, given=given).settings
+
+
+def in_force(
+    environment: Mapping[str, str] | None = None,
+    *,
+    file: Path | None = None,
+    given: Mapping[str, Any] = _NONE,
+    remembered: Mapping[str, Any] = _NONE,
+) -> InForce:
+    """As `server_settings`, with where each was said. The file is the one named here, else by the environment, else the
+    one in its usual place, if it is there. What is remembered comes last before the defaults."""
+    environment = os.environ if environment is None else environment
+    where, filed = _server_file(environment, file)
     found: dict[str, Any] = {}
-    for name, value in (os.environ if environment is None else environment).items():
-        field = name.removeprefix(_PREFIX).lower()
-        if name.startswith(_PREFIX) and field in ServerSettings.__struct_fields__:
-            found[field] = value.split() if field == "sources" else value
-    found |= {name: value for name, value in given.items() if value is not None}
+    said: dict[str, str] = {}
+    for name in ServerSettings.__struct_fields__:
+        variable = _PREFIX + name.upper()
+        text: Any = environment.get(variable)
+        if text is not None and name == "sources":
+            text = text.split()
+        for place, value, strict in (
+            ("command line", given.get(name), False),
+            (variable, text, False),
+            (where, filed.get(name), True),
+            ("remembered", remembered.get(name), True),
+        ):
+            if value is None:
+                continue
+            try:
+                found[name] = settings_file.checked(value, name, ServerSettings, place, strict=strict)
+                if name in _BOUNDS:
+                    check_bounds(name, found[name])
+            except ValueError as error:
+                raise InvalidError(Kind.INVALID_ARGUMENT, f"{place}: {error}") from None
+            said[name] = place
+            break
     found.setdefault("lake", (Path.home() / "esker-lake").as_uri())
+    return InForce(ServerSettings(**found), said)
+
+
+def _server_file(environment: Mapping[str, str], named: Path | None) -> tuple[str, dict[str, Any]]:
+    asked = named or (Path(environment["ESKER_CONFIG_FILE"]) if environment.get("ESKER_CONFIG_FILE") else None)
+    path = asked or _user_directory(environment) / "server.toml"
     try:
-        return msgspec.convert(found, ServerSettings, strict=False)
-    except msgspec.ValidationError as error:
-        said, _, name = str(error).rstrip("`").partition(" - at `$.")
-        where = f"the setting {name!r} ({_PREFIX}{name.upper()})" if name else "a setting"
-        raise InvalidError(Kind.INVALID_ARGUMENT, f"{where} is wrong: {said}") from None
+        return str(path), settings_file.read(path, ServerSettings)
+    except FileNotFoundError:
+        if asked:
+            raise InvalidError(Kind.INVALID_ARGUMENT, f"there is no file {path} to read settings from") from None
+        return "", {}
 
 
 def share_metrics(directory: Path) -> None:
@@ -110,6 +194,11 @@ def share_metrics(directory: Path) -> None:
     The environment is how the metrics library is told, before it is imported.
     """
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(directory)
+
+
+def trace_context(environment: Mapping[str, str] | None = None) -> str:
+    """The W3C trace context that this program was started in, as those who start programs tell them."""
+    return (os.environ if environment is None else environment).get("TRACEPARENT", "")
 
 
 def prefer_environment(name: str, value: str) -> None:
@@ -122,13 +211,15 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     in a file."""
 
     lake: str = ""
-    """The URL of a lake to open here,"""
+    """The URL of a lake to open here."""
     kv: str = ""
-    """and of its key-value store, if that is not its own;"""
+    """And of its key-value store, if that is not its own."""
     endpoint: str = ""
-    """or the URL of a server."""
+    """Or the URL of a server."""
     access_key_id: str = ""
+    """Of a user of the server."""
     secret_access_key: str = ""
+    """The key's secret."""
     token: str = ""
     """Of a session, instead of a key."""
 
@@ -168,23 +259,17 @@ def client_file(environment: Mapping[str, str] | None = None) -> Path:
     said = os.environ if environment is None else environment
     if named := said.get("ESKER_CONFIG"):
         return Path(named)
-    home = said.get("XDG_CONFIG_HOME")
-    return (Path(home) if home else Path.home() / ".config") / "esker" / "config.toml"
+    return _user_directory(said) / "config.toml"
 
 
 def read_client_file(path: Path) -> dict[str, str]:
     """What it says; nothing, if there is none. InvalidError names what is wrong with it."""
     try:
-        found = tomllib.loads(path.read_text("utf-8"))
+        return settings_file.read(path, ClientSettings, must_tell_version=False)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
-        raise InvalidError(Kind.INVALID_ARGUMENT, f"the configuration in {path} cannot be read: {error}") from None
-    for name, value in found.items():
-        if name not in ClientSettings.__struct_fields__ or not isinstance(value, str):
-            known = ", ".join(ClientSettings.__struct_fields__)
-            raise InvalidError(
-                Kind.INVALID_ARGUMENT,
-                f"the configuration in {path} says {name!r}: no text, or none of {known}",
-            )
-    return found
+
+
+def _user_directory(environment: Mapping[str, str]) -> Path:
+    home = environment.get("XDG_CONFIG_HOME")
+    return (Path(home) if home else Path.home() / ".config") / "esker"

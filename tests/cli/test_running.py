@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,27 @@ def test_a_lake_is_served_until_it_is_told_to_stop(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     assert esker.ok("--lake", str(esker.lake), "repo", "list").rows[0][0] == "served"
+
+
+def test_settings_in_force_are_printed_and_a_wrong_file_is_told(tmp_path: Path) -> None:
+    esker = Esker(tmp_path / "home", {}, tmp_path / "lake")
+    file = Path(esker.wrote("server.toml", 'version = 1\nworkers = 3\nsecret_key = "sesame"\n'))
+    shown = esker.ok("serve", "--config", str(file), "--lake", "lake", "--print-config", ESKER_PORT="81").out
+    lines = {line.partition(" = ")[0]: line.partition(" = ")[2] for line in shown.splitlines()}
+    assert lines["workers"] == f"3  # {file}"
+    assert lines["port"] == "81  # ESKER_PORT"
+    assert lines["lake"] == f'"{(esker.home / "lake").as_uri()}"  # command line'
+    assert "sesame" not in shown
+    file.write_text("version = 1\nwokers = 3\n")
+    said = esker.run("serve", "--config", str(file))
+    assert said.code == 2
+    assert said.err.count("\n") == 1
+    assert f"{file} sets `wokers`, and there is no such setting; did you mean `workers`?" in said.err
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    said = Esker(tmp_path / "home", {}, tmp_path / "lake").ok("--version")
+    assert said.out == f"esker {version('esker')}\n"
 
 
 def test_what_lies_elsewhere_is_imported(esker: Esker, repo: str, request: pytest.FixtureRequest) -> None:

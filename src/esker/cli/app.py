@@ -1,6 +1,8 @@
 """The program's own options. What its commands are, `esker.cli.commands` says."""
 
-from typing import Final
+import sys
+from importlib.metadata import version as installed
+from typing import Annotated, Final
 
 import typer
 
@@ -31,6 +33,12 @@ app: Final = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"esker {installed('esker')}\n")
+        raise typer.Exit
+
+
 @app.callback()
 def before(
     ctx: typer.Context,
@@ -39,5 +47,8 @@ def before(
     endpoint: Endpoint = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     ctx.obj = {"lake": lake, "kv": kv, "endpoint": endpoint, "as_json": as_json, "quiet": quiet}

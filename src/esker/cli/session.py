@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from esker.cli.output import Output
 from esker.errors import InvalidError, Kind, NotFoundError
-from esker.settings import ClientSettings, client_settings
+from esker.settings import ClientSettings, client_settings, trace_context
 
 if TYPE_CHECKING:
     from esker.client import Client
@@ -52,7 +52,7 @@ class Session:
             authorization = bearer(said.token) if said.token else ""
             if said.access_key_id:
                 authorization = basic(said.access_key_id, said.secret_access_key)
-            http = HttpTransport(said.endpoint, connections=self.connections)
+            http = HttpTransport(said.endpoint, connections=self.connections, trace=trace_context())
             self._open.callback(http.close)
             return Client(http, authorization=authorization)
         from esker.server.app import create_app

@@ -15,17 +15,19 @@ READ_S: Final = 300.0
 
 
 class HttpTransport(Transport):
-    def __init__(self, endpoint: str, *, connections: int = 8, connect_s: float = CONNECT_S) -> None:
+    def __init__(self, endpoint: str, *, connections: int = 8, connect_s: float = CONNECT_S, trace: str = "") -> None:
+        """`trace` is a W3C `traceparent`, for the server to make its requests part of."""
         self.base = endpoint.rstrip("/").removesuffix("/api/v1")
         if not self.base.startswith(("http://", "https://")):
             raise InvalidError(
                 Kind.INVALID_URL, f"{endpoint!r} is no URL of a server: write http://host:8000 or https://..."
             )
+        self._traced = {"traceparent": trace} if trace else {}
         timeout = urllib3.Timeout(connect=connect_s, read=READ_S)
         self._pool = urllib3.PoolManager(maxsize=connections, retries=False, timeout=timeout)
 
     def send(self, method: str, target: str, headers: Mapping[str, str], body: Body | None) -> Answer:
-        sent = dict(headers)
+        sent = {**headers, **self._traced}
         if body:
             # With a length, nothing is sent in chunks: the server can tell a body that was cut off.
             sent |= {"Content-Length": str(body.size), "Content-Type": body.content_type}

@@ -15,7 +15,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from esker.engine import cleaning, protection
+from esker.activity import step
+from esker.engine import cleaning, metrics, protection
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
 from esker.engine.snapshots import folding
@@ -30,6 +31,7 @@ _TRIES_MAX: Final = 30
 _NONCE_BYTES: Final = 8
 
 
+@metrics.measured("commit")
 def commit(
     lake: Lake,
     repo: Repository,
@@ -45,7 +47,8 @@ def commit(
     protection.check(lake, repo, branch, Action.COMMIT)
     branches = lake.branches(repo)
     claim = Claim(id=lake.world.token(_NONCE_BYTES), started_ms=lake.world.now_ms())
-    started = branches.update(branch, lambda record: record.claimed(claim, branches.fresh_token()))
+    with step("seal"):
+        started = branches.update(branch, lambda record: record.claimed(claim, branches.fresh_token()))
     assert started is not None
     if started.layers_only:
         raise ForbiddenError(
@@ -75,7 +78,8 @@ def commit(
                 metadata=metadata,
                 date_ms=date_ms,
             )
-            landed = branches.update(branch, partial(Branch.advanced, commit=made, basis=basis))
+            with step("advance"):
+                landed = branches.update(branch, partial(Branch.advanced, commit=made, basis=basis))
             if landed:
                 cleaning.relieve(lake, repo, branch, landed)
                 return made
@@ -92,6 +96,7 @@ def basis_to_fold(record: Branch, ours: set[LayerID]) -> Basis | None:
     return None if record.l2 is None and record.compacted is None else record.basis(())
 
 
+@step("fold")
 def fold(lake: Lake, repo: Repository, tree: FileName, basis: Basis) -> FileName:
     """The tree of the commit, or what compaction made of it, with the layers over it."""
     below = basis.compacted or tree
@@ -103,6 +108,7 @@ def drop(lake: Lake, repo: Repository, branch: str, basis: Basis) -> bool:
     return lake.branches(repo).update(branch, partial(Branch.advanced, commit=basis.commit, basis=basis)) is not None
 
 
+@step("record")
 def record_commit(
     lake: Lake,
     repo: Repository,

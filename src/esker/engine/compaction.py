@@ -15,6 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from esker.activity import step
 from esker.engine import cleaning, layers, metrics
 from esker.engine.commit import drop, fold
 from esker.engine.lake import Lake
@@ -51,8 +52,9 @@ def compact(lake: Lake, repo: Repository, branch: str, how: Compaction, *, force
             return None
         return record.claimed(claim, branches.fresh_token())
 
-    with metrics.compacting(repo.name, how):
-        seen = branches.update(branch, claiming)
+    with metrics.compacting(repo.name, branch, how):
+        with step("claim"):
+            seen = branches.update(branch, claiming)
         if seen is None or seen.claim is None or seen.claim.id != claim.id:
             return False
         basis = seen.basis()
@@ -75,6 +77,7 @@ def _major(lake: Lake, repo: Repository, branch: str, basis: Basis, claim: Claim
     return _landed(lake, repo, branch, partial(Branch.compacted_into, tree=tree, basis=basis, claim=claim))
 
 
+@step("swap")
 def _landed(lake: Lake, repo: Repository, branch: str, change: Callable[[Branch], Branch | None]) -> bool:
     landed = lake.branches(repo).update(branch, change)
     if landed:
@@ -82,6 +85,7 @@ def _landed(lake: Lake, repo: Repository, branch: str, change: Callable[[Branch]
     return landed is not None
 
 
+@step("fold")
 def levelled(lake: Lake, repo: Repository, where: str, over: Changes, l2: Layer | None) -> Layer:
     """Level 2 with changes over it. Tables that these do not touch are named again, not written again."""
     tables = lake.tables(repo)

@@ -24,7 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from esker.engine import dumps, jobs, protection, retention
+from esker.activity import step
+from esker.engine import dumps, jobs, metrics, protection, retention
 from esker.engine.lake import Lake
 from esker.errors import Kind, NotFoundError
 from esker.model import Commit, CommitID, FileName, Layer, Repository, Token
@@ -99,6 +100,7 @@ class Reached:
     """Below which everything is: of running jobs."""
 
 
+@metrics.measured("collect-garbage")
 def collect(
     lake: Lake, repo: Repository, *, grace_s: float = GRACE_S, dry_run: bool = False, progress: Progress | None = None
 ) -> Report:
@@ -116,11 +118,13 @@ def collect(
     left = dead
     if not dry_run:
         _sweep(lake, repo, due["name"].to_pylist(), tell)
+        metrics.collected(files=report.deleted, size=report.deleted_bytes)
         left = dead.filter(pc.greater(dead["since_ms"], now_ms - int(grace_s * 1000)))
     _note(lake, repo, left, now_ms)
     return report
 
 
+@step("touch")
 def touch(lake: Lake, repo: Repository) -> None:
     """Change every branch's record without changing what it shows."""
     branches = lake.branches(repo)
@@ -131,6 +135,7 @@ def touch(lake: Lake, repo: Repository) -> None:
             continue  # deleted since
 
 
+@step("mark")
 def reach(lake: Lake, repo: Repository, now_ms: int) -> Reached:
     """What refs reach now, by the repository's rules."""
     found = Reached()
@@ -185,6 +190,7 @@ def _kept(lake: Lake, repo: Repository, head: CommitID, since_ms: int | None) ->
     return kept
 
 
+@step("list")
 def _list(lake: Lake, repo: Repository, tell: Progress) -> pa.Table:
     batches = []
     names: list[str] = []
@@ -212,6 +218,7 @@ def _list(lake: Lake, repo: Repository, tell: Progress) -> pa.Table:
     return pa.concat_tables(batches)
 
 
+@step("compare")
 def _dead(lake: Lake, repo: Repository, listed: pa.Table, reached: Reached, old_ms: int, tell: Progress) -> pa.Table:
     """What was listed, is old enough, and was not reached."""
     old = listed.filter(pc.less(listed["mtime_ms"], old_ms)).combine_chunks()
@@ -281,6 +288,7 @@ def _noted(lake: Lake, repo: Repository) -> pa.Table | None:
     return None if data is None else pq.read_table(pa.BufferReader(data), schema=_DEAD)
 
 
+@step("note")
 def _note(lake: Lake, repo: Repository, dead: pa.Table, now_ms: int) -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(dead, sink, compression="zstd")
@@ -293,6 +301,7 @@ def _note(lake: Lake, repo: Repository, dead: pa.Table, now_ms: int) -> None:
         blobs.delete([_DECODER.decode(before.value).file])
 
 
+@step("sweep")
 def _sweep(lake: Lake, repo: Repository, names: list[str], tell: Progress) -> None:
     blobs, tables = lake.blobs(repo), f"{_METADATA}staging/"
     for start in range(0, len(names), _BATCH):

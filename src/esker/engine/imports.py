@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esker.engine import elsewhere, inventories, protection, repositories, tasks
+from esker.engine import elsewhere, inventories, metrics, protection, repositories, tasks
 from esker.engine.commit import NO_METADATA, record_commit
 from esker.engine.entries import check_path, check_prefix
 from esker.engine.lake import Lake
@@ -139,6 +139,7 @@ def run(lake: Lake, repo: Repository, name: str) -> None:
         work.summary = {"commit": commit, "tree": digest_of(lake.commits(repo).get(commit).tree)}
 
 
+@metrics.measured("import")
 def _import(lake: Lake, repo: Repository, work: Work) -> CommitID:
     told = work.task.details_as(Details)
     trees = trees_of(lake, repo)

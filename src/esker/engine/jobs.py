@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esker.engine import layers, protection
+from esker.engine import layers, metrics, protection
 from esker.engine.commit import NO_METADATA, fold, record_commit
 from esker.engine.entries import check_prefix
 from esker.engine.lake import Lake
@@ -92,6 +92,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(Job)
 
 
+@metrics.measured("start-job")
 def start(lake: Lake, repo: Repository, branch: str, *, job_id: str = "", transaction: bool = False) -> Job:
     """A job that is to be published to `branch`. Starting the same again, with an id of the caller's, is no error, and
     an aborted one begins anew; ConflictError if it is published already, or for another branch."""
@@ -144,6 +145,7 @@ def tasks(lake: Lake, repo: Repository, job_id: str) -> Iterator[bytes]:
         yield said
 
 
+@metrics.measured("publish")
 def publish(
     lake: Lake,
     repo: Repository,
@@ -182,6 +184,7 @@ def publish(
     return commit
 
 
+@metrics.measured("publish-transaction")
 def publish_transaction(
     lake: Lake,
     repo: Repository,
@@ -220,6 +223,7 @@ def publish_transaction(
     return commit
 
 
+@metrics.measured("abort-job")
 def abort(lake: Lake, repo: Repository, job_id: str) -> Job:
     """End a job without a trace on its branch: its record, which tells the commit if it had been published already.
     Blobs stay, for the garbage collector. Aborting again is no error."""

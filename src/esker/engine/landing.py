@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from esker.activity import step
+from esker.engine import metrics
 from esker.engine.commit import drop, fold
 from esker.engine.lake import Lake
 from esker.engine.snapshots import folding
@@ -81,7 +83,8 @@ def land(
             line.leader = request
             request.woken.set()
     try:
-        request.woken.wait()
+        with step("wait in line"):
+            request.woken.wait()
         while request.outcome is None:
             with line.lock:
                 batch = [line.waiting.popleft() for _ in range(min(len(line.waiting), _BATCH_MAX))]
@@ -137,7 +140,12 @@ def _land_all(lake: Lake, repo: Repository, branch: str, batch: Sequence[_Reques
                     at = made
                     outcomes.append(made)
                     aboard.append(request)
-        if at == head or lake.branches(repo).update(branch, partial(_moved, aboard, at, head)):
+        if at == head:
+            return outcomes
+        with step("advance"):
+            landed = lake.branches(repo).update(branch, partial(_moved, aboard, at, head))
+        metrics.landing(repo.name, landed=landed is not None)
+        if landed:
             return outcomes
         lake.world.sleep(lake.world.chance() * min(_PAUSE_MAX_S, 0.001 * 2**attempt))
     raise ContentionError(

@@ -8,7 +8,8 @@ remembers what the source changed, and what became of each range of the destinat
 from collections.abc import Mapping
 from typing import Final
 
-from esker.engine import hints, protection
+from esker.activity import step
+from esker.engine import hints, metrics, protection
 from esker.engine.commit import NO_METADATA, record_commit
 from esker.engine.lake import Lake
 from esker.engine.landing import land
@@ -23,6 +24,7 @@ from esker.tree.merge import Memo, Strategy
 _NAMED_CONFLICTS: Final = 3
 
 
+@metrics.measured("merge")
 def merge(
     lake: Lake,
     repo: Repository,
@@ -72,6 +74,7 @@ def merge(
         raise
 
 
+@metrics.measured("revert")
 def revert(
     lake: Lake,
     repo: Repository,
@@ -103,6 +106,7 @@ def revert(
     return land(lake, repo, branch, make)
 
 
+@metrics.measured("cherry-pick")
 def cherry_pick(
     lake: Lake,
     repo: Repository,
@@ -143,6 +147,7 @@ def cherry_pick(
     return land(lake, repo, branch, make)
 
 
+@metrics.measured("move")
 def move(lake: Lake, repo: Repository, branch: str, ref: str) -> None:
     """Point `branch` at any commit: a hard reset. Refused if anything is staged on it."""
     protection.check(lake, repo, branch, Action.COMMIT)
@@ -150,6 +155,7 @@ def move(lake: Lake, repo: Repository, branch: str, ref: str) -> None:
     land(lake, repo, branch, lambda _: target)
 
 
+@step("merge trees")
 def _merged(
     lake: Lake,
     repo: Repository,

@@ -1,12 +1,20 @@
-"""What the engine tells Prometheus: how often the dirty flag spares a look into staging, what compaction does, and
-what the memstore."""
+"""What the engine tells Prometheus: what verbs take and how they end, how often the dirty flag spares a look into
+staging, what compaction does, and what the memstore. `docs/observability.md` has all metrics."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import lru_cache
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache, wraps
+from typing import Final, ParamSpec, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
+
+from esker.activity import verb
+from esker.errors import EskerError
+from esker.model import Repository
+from esker.world import REAL
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _BRANCH_READS: Final = Counter(
     "graveler_branch_reads",
@@ -19,14 +27,42 @@ _STAGING_READS: Final = Counter(
     ["repo", "branch", "op"],
 )
 
+_VERBS: Final = Histogram(
+    "esker_verb_seconds",
+    "What was done, and how long it took, by how it ended: `done`, or the kind of the error.",
+    ["repo", "verb", "outcome"],
+    buckets=(0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
+)
+_LANDINGS: Final = Counter(
+    "esker_landings",
+    "Swaps that were to move a branch: landed, or lost to another process, and then made again.",
+    ["repo", "outcome"],
+)
+_COLLECTED: Final = Counter("esker_gc_deleted_files", "Files that were garbage, and deleted.")
+_COLLECTED_BYTES: Final = Counter("esker_gc_deleted_bytes", "Their bytes.")
+
+POOL_QUEUED: Final = Gauge(
+    "esker_pool_queued",
+    "Reads and writes of metadata in the pools, waiting or being done.",
+    multiprocess_mode="livesum",
+)
+POOL_BUSY: Final = Gauge("esker_pool_busy", "Those that are being done.", multiprocess_mode="livesum")
+
 _COMPACTIONS: Final = Histogram(
     "esker_compaction_seconds",
     "How long compactions took, whether they landed or not.",
     ["repo", "kind"],
     buckets=(0.01, 0.05, 0.25, 1, 5, 25, 125),
 )
-_LAYERS: Final = Gauge("esker_layers", "Layers of a branch when it was last written to.", ["repo", "branch", "level"])
-_STAGED: Final = Gauge("esker_tombstones", "Tombstones in the tables of a branch.", ["repo", "branch"])
+_LAYERS: Final = Gauge(
+    "esker_layers",
+    "Layers of a branch when it was last written to.",
+    ["repo", "branch", "level"],
+    multiprocess_mode="mostrecent",
+)
+_STAGED: Final = Gauge(
+    "esker_tombstones", "Tombstones in the tables of a branch.", ["repo", "branch"], multiprocess_mode="mostrecent"
+)
 
 _FLUSHES: Final = Histogram(
     "esker_flush_seconds",
@@ -56,7 +92,7 @@ def flushing(repo: str, branch: str, *, writers: int, entries: int, size: int) -
     sizes.observe(size)
     waiting.inc(writers)
     try:
-        with seconds.time():
+        with verb("flush", repo=repo, branch=branch, writers=writers, entries=entries), seconds.time():
             yield
     finally:
         waiting.dec(writers)
@@ -72,9 +108,52 @@ def _of_flushes(repo: str, branch: str) -> tuple[Histogram, Histogram, Histogram
     )
 
 
-def compacting(repo: str, kind: str) -> AbstractContextManager[object]:
+@contextmanager
+def compacting(repo: str, branch: str, kind: str) -> Iterator[None]:
     """Time one compaction."""
-    return _COMPACTIONS.labels(repo, kind).time()
+    with verb("compaction", repo=repo, branch=branch, kind=kind), _COMPACTIONS.labels(repo, kind).time():
+        yield
+
+
+def measured(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """For verbs: functions whose first arguments are a lake and a repository. Timed and counted, and an activity."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def run(*given: P.args, **named: P.kwargs) -> T:
+            repo = given[1]
+            assert isinstance(repo, Repository)
+            begun_s, outcome = REAL.monotonic_s(), "error"
+            try:
+                with verb(name, repo=repo.name):
+                    answer = function(*given, **named)
+                outcome = "done"
+            except EskerError as error:
+                outcome = error.kind
+                raise
+            finally:
+                _verb(repo.name, name, outcome).observe(REAL.monotonic_s() - begun_s)
+            return answer
+
+        return run
+
+    return decorate
+
+
+@lru_cache(maxsize=10_000)
+def _verb(repo: str, name: str, outcome: str) -> Histogram:
+    return _VERBS.labels(repo, name, outcome)
+
+
+def landing(repo: str, *, landed: bool) -> None:
+    """Count a swap."""
+    _LANDINGS.labels(repo, "landed" if landed else "lost").inc()
+
+
+def collected(*, files: int, size: int) -> None:
+    """Tell what a garbage collection deleted."""
+    _COLLECTED.inc(files)
+    _COLLECTED_BYTES.inc(size)
 
 
 def layers(repo: str, branch: str, *, tokens: int, l1: int, l2: int, tombstones: int) -> None:

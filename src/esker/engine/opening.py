@@ -1,18 +1,19 @@
 """Opening a lake by URL: the stores, what its processes share of them, and giving all of it back."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from esker.engine import repositories
+from esker.activity import Pool
+from esker.engine import metrics, repositories
 from esker.engine.lake import Lake
 from esker.errors import InvalidError, Kind
 from esker.model import Repository
 from esker.settings import DEFAULTS, Settings
 from esker.stores.blob import BlobStore
 from esker.stores.blob_memory import MemoryBlobs
+from esker.stores.blob_watched import WatchedBlobs
 from esker.stores.cache import MemoryCache
 from esker.stores.open_blobs import open_blobs
 from esker.stores.open_kv import open_kv, sqlite_url
@@ -58,8 +59,8 @@ def open_stores(url: str, *, kv: str | None = None, settings: Settings = DEFAULT
     """The lake whose repositories lie below `url`, with its refs in the store at `kv`, or in its own."""
     directory_of(url)
     store = open_kv(kv or database_of(url), world)
-    pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="esker")
-    cache: MemoryCache[str, Cached] = MemoryCache(settings.cache_bytes)
+    pool = Pool(settings.threads, on_queued=metrics.POOL_QUEUED.inc, on_busy=metrics.POOL_BUSY.inc, name="esker")
+    cache: MemoryCache[str, Cached] = MemoryCache(settings.cache_bytes, name="trees")
 
     def open_past(repo: Repository) -> StoredPast:
         blobs = lake.blobs(repo)
@@ -74,4 +75,4 @@ def open_stores(url: str, *, kv: str | None = None, settings: Settings = DEFAULT
 
 
 def _open_blobs(url: str) -> BlobStore:
-    return MemoryBlobs() if url.startswith("memory://") else open_blobs(url)
+    return WatchedBlobs(MemoryBlobs() if url.startswith("memory://") else open_blobs(url))

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from esker.engine import layers, pressure, protection, repositories
+from esker.engine import layers, metrics, pressure, protection, repositories
 from esker.engine.entries import check_path, check_prefix, page_of
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
@@ -52,6 +52,7 @@ _BAD_URL: Final = r"^[^:/]*[^a-z0-9:/][^:/]*://|^[^:]+:///?[^/]*%|[\x00-\x1f\x7f
 """A scheme or bucket that could be spelled in another way, or what no URL has."""
 
 
+@metrics.measured("append")
 def append(
     lake: Lake,
     repo: Repository,

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esker.engine import layers, pressure, protection
+from esker.engine import layers, metrics, pressure, protection
 from esker.engine.entries import check_path
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
@@ -30,6 +30,7 @@ from esker.streams.rows import Changes, outside, overlay
 _SEPARATOR: Final = "/"
 
 
+@metrics.measured("rename")
 def rename(lake: Lake, repo: Repository, branch: str, source: str, target: str, *, overwrite: bool = False) -> int:
     """Move the object at `source`, or else what is in the directory of that name: how many objects that was.
 

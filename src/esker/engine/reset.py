@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esker.engine import cleaning, layers, protection
+from esker.engine import cleaning, layers, metrics, protection
 from esker.engine.entries import check_path, check_prefix
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
@@ -29,6 +29,7 @@ from esker.streams.rows import WHOLE_ROW, Changes
 _TRIES_MAX: Final = 100
 
 
+@metrics.measured("reset")
 def reset(lake: Lake, repo: Repository, branch: str) -> None:
     """Drop everything that is staged."""
     protection.check(lake, repo, branch, Action.STAGING_WRITE)
@@ -67,6 +68,7 @@ def reset_path(lake: Lake, repo: Repository, branch: str, path: str) -> None:
     _restore(lake, repo, branch, committed)
 
 
+@metrics.measured("reset")
 def _restore(lake: Lake, repo: Repository, branch: str, committed: Callable[[Snapshot], pa.Table]) -> None:
     """Lay what `committed` makes of all that is staged on top."""
     protection.check(lake, repo, branch, Action.STAGING_WRITE)

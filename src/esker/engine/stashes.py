@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from esker.engine import layers, protection
+from esker.engine import layers, metrics, protection
 from esker.engine.commit import fold
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
@@ -28,6 +28,7 @@ STASHES_MAX: Final = 100
 """On one branch: they are part of its record."""
 
 
+@metrics.measured("stash")
 def stash(lake: Lake, repo: Repository, branch: str, name: str) -> Stash:
     """Set aside all that is staged. InvalidError if nothing is, ConflictError if the name is taken."""
     check_tag(name)
@@ -55,6 +56,7 @@ def stash(lake: Lake, repo: Repository, branch: str, name: str) -> Stash:
     raise _overtaken(repo, branch)
 
 
+@metrics.measured("pop")
 def pop(lake: Lake, repo: Repository, branch: str, name: str, *, strategy: Strategy = Strategy.NONE) -> None:
     """Lay a stash on top of what is there, and forget it. On another commit than its own, ConflictError with the paths
     that changed on both sides, unless a strategy decides; the stash stays, then."""

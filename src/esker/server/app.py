@@ -7,7 +7,7 @@ What a request passes, in order:
     3. decode     path, query and body, into what the handler's annotations say
     4. handle     the handler answers
     5. encode     the answer, or the error
-    6. count      it, by operation and status
+    6. count      it, by operation and status; and tell whoever watches what it took
 """
 
 import itertools
@@ -20,6 +20,7 @@ import falcon
 import msgspec
 from prometheus_client import REGISTRY, CollectorRegistry, Histogram
 
+from esker import activity
 from esker.auth import OWNER, Directory, Identity, Need
 from esker.engine.lake import Lake
 from esker.errors import ForbiddenError, InvalidError, Kind
@@ -44,6 +45,12 @@ _SIGNING: Final = "addresses and urls"
 _KEY_BYTES: Final = 32
 
 _NOBODY: Final = Identity("", ())
+
+_TRACED_BY: Final = ("traceparent", "tracestate")
+_TRACED: Final = "traceresponse"
+
+_UNWATCHED: Final = frozenset({"health", "healthCheck", "metrics", "ready"})
+"""What machines ask every few seconds."""
 
 _SECONDS: Final = Histogram(
     "esker_request_seconds",
@@ -107,6 +114,11 @@ class _Passage:
         request.context.request_id = name
         request.context.begun_s = self._world.monotonic_s()
         request.context.operation = None
+        request.context.activity = watched = activity.begin("request")
+        if watched:
+            found = ((key, request.get_header(key)) for key in _TRACED_BY)
+            watched.came_with = {key: value for key, value in found if value}
+            watched.whole.attributes |= {"method": request.method, "request_id": name}
         response.set_header(REQUEST_ID, name)
         if note := request.env.get(NOTE):
             note.request_id = name
@@ -135,11 +147,25 @@ class _Passage:
             )
         request.context.identity = identity
         request.context.path = path
+        if watched := request.context.activity:
+            watched.whole.attributes["user"] = identity.user
+            if repository:
+                watched.whole.attributes["repo"] = repository
 
     def process_response(self, request: falcon.Request, response: falcon.Response, _: object, __: bool) -> None:
         operation = request.context.operation
         counted = _histogram(operation.id if operation else "none", response.status_code)
         counted.observe(self._world.monotonic_s() - request.context.begun_s)
+        watched = request.context.activity
+        if watched is None:
+            return
+        if operation is None or operation.id in _UNWATCHED:
+            activity.dropped()
+            return
+        watched.whole.name = operation.id
+        watched.whole.attributes |= {"path": operation.route, "status": response.status_code}
+        if told := activity.end(watched):
+            response.set_header(_TRACED, told)
 
     def _identify(self, request: falcon.Request, operation: Operation) -> Identity:
         if self._directory is None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import falcon
 import msgspec
+from prometheus_client import Counter
 
 from esker.errors import (
     ConflictError,
@@ -48,6 +49,10 @@ RETRY_AFTER_S: Final = 1
 
 REQUEST_ID: Final = "X-Request-ID"
 
+_LOGINS_REFUSED: Final = Counter(
+    "esker_logins_refused", "Requests whose key, session or token was no good, or that had none."
+)
+
 _LOG: Final = logging.getLogger("esker.server")
 
 
@@ -75,6 +80,7 @@ def _ours(_: falcon.Request, response: falcon.Response, error: EskerError, __: d
     status = status_of(error)
     headers = {}
     if status == 401:
+        _LOGINS_REFUSED.inc()
         headers["WWW-Authenticate"] = 'Bearer realm="esker"'
     if status in (429, 503):
         headers["Retry-After"] = str(RETRY_AFTER_S)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 from esker.auth import Need
 from esker.server.app import NOTE
@@ -42,6 +42,9 @@ STRANGERS: Final = frozenset(
 """Where bodies are read of which nobody knows who sends them: to log in, and to set up."""
 
 _REFUSED: Final = Counter("esker_requests_refused", "Requests that were told to come back later.")
+
+_RUNNING: Final = Gauge("esker_requests_running", "Requests that are worked on.", multiprocess_mode="livesum")
+_STREAMING: Final = Gauge("esker_streams_running", "Answers that are being sent.", multiprocess_mode="livesum")
 
 _BUSY: Final = b'{"message":"the server has as much to do as it can: try again in a second"}'
 _HEADERS: Final = [
@@ -97,7 +100,10 @@ class Gate:
             ended()
             return body
 
+        _STREAMING.inc()
+
         def sent() -> None:
+            _STREAMING.dec()
             self._streams.give_back()
             ended()
 
@@ -107,7 +113,8 @@ class Gate:
         taken = [place for place in places if place.take()]
         try:
             if len(taken) == len(places):
-                return self._app(environ, started)
+                with _RUNNING.track_inprogress():
+                    return self._app(environ, started)
         finally:
             for place in taken:
                 place.give_back()

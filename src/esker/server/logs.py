@@ -1,4 +1,5 @@
-"""Logs: JSON for machines, lines for people; all to standard error. One line a request, when its last byte has gone.
+"""Logs: JSON for machines, lines for people; all to standard error. One line a request, when its last byte has gone,
+and one more of what took long.
 
 A line names the operation and its path's template, never the path, the query or a header: whatever is secret travels in
 those. Signed URLs are good for as long as they are valid, so they are secrets too.
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from esker.activity import Activity
 from esker.settings import LogFormat
 from esker.world import World
 
@@ -22,6 +24,9 @@ _STDERR: Final = 2
 
 _LINES_MAX: Final = 7
 """Written at once: of at most 4 KiB, which a pipe takes whole, so that workers do not write into each other's lines."""
+
+
+_JSON: Final = msgspec.json.Encoder()
 
 
 class Note:
@@ -51,6 +56,24 @@ class Line(msgspec.Struct, kw_only=True, gc=False):
     user: str
 
 
+class Slow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
+    """Of what took long: a request, until its answer began, or work in the background."""
+
+    time: datetime
+    level: str
+    logger: str
+    message: str
+    duration_ms: float
+    about: dict[str, str | int | float]
+    """Its request's id, say, or its repository."""
+    calls: dict[str, int]
+    store_ms: dict[str, float]
+    """Spent waiting for the stores; of several threads, added up."""
+    steps_ms: dict[str, float]
+    failed: str = ""
+    trace_id: str = ""
+
+
 class Requests:
     """Logs requests: past `logging`, which would take more time than all else that a quick request costs.
 
@@ -59,7 +82,8 @@ class Requests:
     """
 
     def __init__(self, form: LogFormat, world: World) -> None:
-        self._line: Callable[[Line], bytes] = _text_line if is_text(form) else msgspec.json.Encoder().encode
+        self._is_text = is_text(form)
+        self._line: Callable[[Line], bytes] = _text_line if self._is_text else _JSON.encode
         self._world = world
         self._waiting: deque[bytes] = deque()
         self._writing = threading.Lock()
@@ -74,7 +98,27 @@ class Requests:
             request_id=note.request_id,
             user=note.user,
         )
-        self._waiting.append(self._line(line))
+        self._write(self._line(line))
+
+    def slow(self, activity: Activity, steps_ms: dict[str, float], trace: str) -> None:
+        """Log something that took long."""
+        line = Slow(
+            time=datetime.fromtimestamp(self._world.now_ms() / 1000, UTC),
+            level="warning",
+            logger="esker.slow",
+            message=f"slow: {activity.whole.name}",
+            duration_ms=round(activity.whole.took_s * 1000, 3),
+            about=activity.whole.attributes,
+            calls=activity.calls,
+            store_ms={store: round(spent_s * 1000, 3) for store, spent_s in activity.seconds.items()},
+            steps_ms=steps_ms,
+            failed=activity.whole.failed,
+            trace_id=trace,
+        )
+        self._write(_slow_text(line) if self._is_text else _JSON.encode(line))
+
+    def _write(self, line: bytes) -> None:
+        self._waiting.append(line)
         while self._waiting and self._writing.acquire(blocking=False):  # a line that comes now is not left behind
             try:
                 lines = [self._waiting.popleft() for _ in range(min(len(self._waiting), _LINES_MAX))]
@@ -89,7 +133,10 @@ def _text_line(line: Line) -> bytes:
     return f"{told}  {line.user} {line.request_id}".rstrip().encode()
 
 
-_JSON: Final = msgspec.json.Encoder()
+def _slow_text(line: Slow) -> bytes:
+    told = {**line.about, **line.calls, **{f"{step} ms": took_ms for step, took_ms in line.steps_ms.items()}}
+    said = ", ".join(f"{name} {value}" for name, value in told.items())
+    return f"{line.time:%H:%M:%S} {line.message} {line.duration_ms:.1f} ms  {said} {line.failed}".rstrip().encode()
 
 
 class JSONFormatter(logging.Formatter):

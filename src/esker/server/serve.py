@@ -19,7 +19,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -28,9 +28,11 @@ from wsgiref.types import WSGIApplication
 
 from granian.constants import HTTPModes, Interfaces
 from granian.server import MPServer
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
+from esker import activity
 from esker.auth import Directory
 from esker.auth.secret_key import secret_key_of
 from esker.engine.background import Background
@@ -39,6 +41,7 @@ from esker.errors import ConflictError, InvalidError, Kind
 from esker.server import logs
 from esker.server.app import create_app
 from esker.server.gate import Gate
+from esker.server.watching import Watching, traces_to
 from esker.settings import ServerSettings, share_metrics
 from esker.stores.open_kv import open_kv
 from esker.world import REAL
@@ -103,14 +106,21 @@ def _worker(settings: ServerSettings, key: bytes, metrics: Path) -> WSGIApplicat
     background = Background(lake, look_first=True)
     background.start()
 
+    log = logs.Requests(settings.log_format, REAL)
+    traces = traces_to(settings.otlp_endpoint, settings.trace_ratio)
+    if traces or settings.slow_s:
+        activity.watch(Watching(settings.slow_s, log, traces))
+
     def stop() -> None:
         background.stop()
         close()
+        if traces:
+            traces.close()
 
     Finalize(None, stop, exitpriority=0)  # not at exit: a process of `multiprocessing` ends without that
     directory = Directory(lake.kv, REAL, key, login_s=settings.login_s)
     registry = CollectorRegistry()
-    MultiProcessCollector(registry, str(metrics))  # type: ignore[no-untyped-call]
+    registry.register(_OfWorkers(metrics))
     app = create_app(
         lake,
         storage=settings.lake,
@@ -118,8 +128,22 @@ def _worker(settings: ServerSettings, key: bytes, metrics: Path) -> WSGIApplicat
         sources=settings.sources,
         metrics=registry,
     )
-    log = logs.Requests(settings.log_format, REAL)
     return Gate(app, requests=settings.requests, streams=STREAMS, log=log, world=REAL)
+
+
+class _OfWorkers(Collector):
+    """The metrics of all workers, added up: what workers that died counted, too, but not what they were at."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._all = MultiProcessCollector(None, str(directory))  # type: ignore[no-untyped-call]
+
+    def collect(self) -> Iterable[Metric]:
+        for file in self._directory.glob("gauge_live*.db"):
+            if not Path("/proc", file.stem.rpartition("_")[2]).exists():
+                file.unlink(missing_ok=True)
+        found: Iterable[Metric] = self._all.collect()  # type: ignore[no-untyped-call]
+        return found
 
 
 def _stop_with_parent(metrics: Path) -> None:

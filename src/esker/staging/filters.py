@@ -36,7 +36,7 @@ class Filters:
     def __init__(self, kv: KVStore, uid: str) -> None:
         self._kv = kv
         self._partition = f"filters/{uid}"
-        self._cache: MemoryCache[str, bytes] = MemoryCache(_CACHE_BYTES)
+        self._cache: MemoryCache[str, bytes] = MemoryCache(_CACHE_BYTES, name="filters")
 
     def write(self, file: FileName, paths: pa.StringArray) -> None:
         """Store the filter of a table, if it is worth one."""

@@ -15,11 +15,20 @@ from hashlib import sha256
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
+from prometheus_client import Counter
+
+from esker import activity
 from esker.stores.blob import BlobInfo, BlobStore, check_name, check_range
 from esker.world import REAL, World
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_READS: Final = Counter(
+    "esker_cache_reads",
+    "Looks into the caches in memory, by whether it was there; not, of what was just written, too.",
+    ["cache", "hit"],
+)
 
 _FILE_PREFIX: Final = "esker-"
 """Of the disk cache's files: what is called otherwise is somebody else's, and not to be evicted."""
@@ -36,8 +45,11 @@ class MemoryCache(Generic[K, V]):
     Readers of one key at the same time load it once. Nothing is cached with `bytes_max` 0, but loads are still shared.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, *, name: str = "") -> None:
+        """One with a name is counted for Prometheus."""
         self.bytes_max = bytes_max
+        self._hit = _READS.labels(name, "true") if name else None
+        self._miss = _READS.labels(name, "false") if name else None
         self.bytes_used = 0
         self.hits = 0
         self.misses = 0
@@ -57,7 +69,7 @@ class MemoryCache(Generic[K, V]):
                 if entry is not None:
                     self._entries.move_to_end(key)
                     self.hits += 1
-                    return entry[0]
+                    break
                 flight = self._flights.get(key)
                 if flight is None:
                     self.misses += 1
@@ -70,13 +82,25 @@ class MemoryCache(Generic[K, V]):
                 return flight.outcome.result()
             except CancelledError:
                 continue  # the loading thread was interrupted, which says nothing about the key
+        if entry is not None:
+            if self._hit:
+                self._hit.inc()
+            return entry[0]
+        assert flight is not None
+        if self._miss:
+            self._miss.inc()
+        activity.count("cache_misses")
         return self._load(key, flight, load)
 
     def get(self, key: K) -> V | None:
         """The cached value, if there is one. Neither loads it nor makes it more recently used."""
         with self._lock:
             entry = self._entries.get(key)
-        return None if entry is None else entry[0]
+        if entry is None:
+            return None
+        if self._hit:
+            self._hit.inc()
+        return entry[0]
 
     def drop(self, key: K) -> None:
         """Forget the key. A load under way is finished for those who wait for it, but not cached."""

@@ -26,7 +26,13 @@ from enum import Enum
 from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple, NewType
 
+from prometheus_client import Counter as Metric
+
+from esker import activity
 from esker.errors import InvalidError, Kind
+
+_READS: Final = Metric("esker_kv_reads", "Records read from the key-value store, by kind of partition.", ["partition"])
+_WRITES: Final = Metric("esker_kv_writes", "Records written to the key-value store, alike.", ["partition"])
 
 Version = NewType("Version", bytes)
 """Opaque: equal only to itself. Compare for equality, store nowhere."""
@@ -93,12 +99,23 @@ class Counts:
         self.writes: Counter[str] = Counter()
 
     def read(self, partition: str, n: int = 1) -> None:
+        kind = kind_of(partition)
         with self._lock:
-            self.reads[kind_of(partition)] += n
+            self.reads[kind] += n
+        _metric(_READS, kind).inc(n)
+        activity.count("kv_reads", n)
 
     def wrote(self, partition: str, n: int = 1) -> None:
+        kind = kind_of(partition)
         with self._lock:
-            self.writes[kind_of(partition)] += n
+            self.writes[kind] += n
+        _metric(_WRITES, kind).inc(n)
+        activity.count("kv_writes", n)
+
+
+@lru_cache(maxsize=256)
+def _metric(of: Metric, kind: str) -> Metric:
+    return of.labels(kind)
 
 
 @lru_cache(maxsize=4096)
@@ -109,6 +126,9 @@ def kind_of(partition: str) -> str:
             Kind.INVALID_ARGUMENT, f"a partition's name is 1 to {PARTITION_CHARS_MAX} printable ASCII characters"
         )
     return partition.partition("/")[0]
+
+
+_TIMED: Final = activity.timed("kv")
 
 
 class KVStore(ABC):
@@ -124,11 +144,13 @@ class KVStore(ABC):
         self.counts = Counts()
         self._pid = os.getpid()
 
+    @_TIMED
     def get(self, partition: str, key: bytes) -> Record | None:
         _check(partition, key)
         self.counts.read(partition)
         return self._get(partition, key)
 
+    @_TIMED
     def scan(self, partition: str, start: bytes = b"", limit: int = 1000) -> list[Item]:
         """Up to `limit` items with keys at or after `start`, in byte order of keys, from one moment where the backend
         can (memory, SQLite, PostgreSQL). Fewer than `limit` means that there are no more.
@@ -140,12 +162,14 @@ class KVStore(ABC):
         self.counts.read(partition, max(1, len(items)))
         return items
 
+    @_TIMED
     def put(self, partition: str, key: bytes, value: bytes) -> None:
         """Store, whatever was there."""
         _check(partition, key, value)
         self.counts.wrote(partition)
         self._put(partition, key, value)
 
+    @_TIMED
     def put_if(
         self, partition: str, key: bytes, value: bytes, expected: Version | None, also: Sequence[Put] = ()
     ) -> bool:
@@ -166,6 +190,7 @@ class KVStore(ABC):
             self.counts.wrote(put.partition)
         return self._put_if(partition, key, value, expected, also)
 
+    @_TIMED
     def put_guarded(
         self, partition: str, key: bytes, value: bytes, *, guard: Guard, expected: Version | None | Anything = ANYTHING
     ) -> Guarded:
@@ -177,18 +202,21 @@ class KVStore(ABC):
         self.counts.wrote(partition)
         return self._put_guarded(partition, key, value, guard, expected)
 
+    @_TIMED
     def delete(self, partition: str, key: bytes) -> None:
         """Delete; deleting what is not there is no error."""
         _check(partition, key)
         self.counts.wrote(partition)
         self._delete(partition, key)
 
+    @_TIMED
     def delete_if(self, partition: str, key: bytes, expected: Version) -> bool:
         """Delete if the record is at version `expected`."""
         _check(partition, key)
         self.counts.wrote(partition)
         return self._delete_if(partition, key, expected)
 
+    @_TIMED
     def put_many(self, partition: str, items: Iterable[tuple[bytes, bytes]]) -> None:
         """Many puts, in fewer round trips where the backend can. Not atomic; after an error, any of them may have been
         applied. Of two items with one key the later wins.
@@ -200,6 +228,7 @@ class KVStore(ABC):
             self.counts.wrote(partition, len(batch))
             self._put_many(partition, batch)
 
+    @_TIMED
     def delete_many(self, partition: str, keys: Iterable[bytes]) -> None:
         """Many deletes, as `put_many`."""
         batch = list(dict.fromkeys(keys))

@@ -23,6 +23,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from esker import activity
 from esker.errors import CorruptError, Kind
 from esker.format import files
 from esker.format.names import digest, digest_of, fresh_name
@@ -434,6 +435,8 @@ class Trees:
         return files.decode(shape, name, data, columns)
 
     def _count(self, **counted: int) -> None:
+        for name, n in counted.items():
+            activity.count(name, n)
         with self._counting:
             for name, n in counted.items():
                 setattr(self._counts, name, getattr(self._counts, name) + n)

@@ -1,7 +1,10 @@
 """Running a lake: serve it, check it, see what is wrong around it."""
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from esker.cli import arguments, places
@@ -26,32 +29,51 @@ def serve(
         list[str] | None, typer.Option("--source", metavar="URL", help="From below which may be imported. Repeatable.")
     ] = None,
     log_format: Annotated[str | None, typer.Option("--log-format", help="auto, json or text.")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings; by default ESKER_CONFIG_FILE's.")
+    ] = None,
+    print_config: Annotated[
+        bool,
+        typer.Option("--print-config", help="Print the settings in force, and where each was said; serve nothing."),
+    ] = False,
 ) -> None:
     """Serve a lake over the REST API until told to stop. The first start prints the first user's key, once.
 
-    Every option, and more, is an environment variable too: ESKER_PORT, ESKER_WORKERS, ...
+    Every option, and more, may be said in a file (TOML, docs/settings.md) or in the environment (ESKER_PORT, ...): the
+    command line comes before the environment, and that before the file.
 
     \b
       esker serve --lake file:///data/lake
       esker serve --lake s3://bucket/lake --kv postgresql://host/esker --secret-key-file /etc/esker.key --workers 8
+      esker serve --config /etc/esker/server.toml --print-config
     """
-    from esker.server.serve import serve as run
-    from esker.settings import server_settings
+    from esker.settings import in_force
 
-    lake = session.lake_url if session.settings.lake else None
-    run(
-        server_settings(
-            lake=lake,
-            kv=session.settings.kv or None,
-            host=host,
-            port=port,
-            workers=workers,
-            requests=requests,
-            secret_key_file=secret_key_file,
-            sources=tuple(source) if source else None,
-            log_format=log_format,
-        )
+    remembered = session.settings
+    found = in_force(
+        file=config,
+        given={
+            "lake": session.given.get("lake"),
+            "kv": session.given.get("kv"),
+            "host": host,
+            "port": port,
+            "workers": workers,
+            "requests": requests,
+            "secret_key_file": secret_key_file,
+            "sources": tuple(source) if source else None,
+            "log_format": log_format,
+        },
+        remembered={"lake": remembered.lake or None, "kv": remembered.kv or None},
     )
+    settings = found.settings
+    if "://" not in settings.lake:
+        settings = msgspec.structs.replace(settings, lake=Path(settings.lake).absolute().as_uri())
+    if print_config:
+        sys.stdout.write(found._replace(settings=settings).as_toml())
+        return
+    from esker.server.serve import serve as run
+
+    run(settings)
 
 
 @command(app, panel="Around a lake")

@@ -14,6 +14,7 @@ from esker.cli.output import moment
 from esker.cli.session import Session
 from esker.errors import InvalidError, Kind
 from esker.settings import WHO, ClientSettings, client_file, read_client_file
+from esker.settings_file import VERSION
 
 config = typer.Typer(name="config", help="What `esker` remembers of where your lake is.", no_args_is_help=True)
 group = typer.Typer(name="user", help="Users of a server: their roles and keys.", no_args_is_help=True)
@@ -295,7 +296,8 @@ def _write(settings: dict[str, str]) -> Path:
     """Replace the file whole. Nobody else may read it: it may hold a secret."""
     path = client_file()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    text = "".join(f"{name} = {msgspec.json.encode(value).decode()}\n" for name, value in sorted(settings.items()))
+    said = {"version": VERSION, **dict(sorted(settings.items()))}
+    text = "".join(f"{name} = {msgspec.json.encode(value).decode()}\n" for name, value in said.items())
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
