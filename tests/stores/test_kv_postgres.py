@@ -15,6 +15,7 @@ from esker.errors import InvalidError, OutcomeUnknownError, UnavailableError
 from esker.stores.kv import Guard, Guarded, Put
 from esker.stores.kv_postgres import PostgresKV
 from esker.testing.kv_suite import Connect, GuardedKVSuite, fresh_partition, in_forked_child, together, value, version
+from tests.services import wait
 
 Session = psycopg.Connection[tuple[Any, ...]]
 
@@ -119,7 +120,9 @@ def test_a_seal_waits_for_guarded_puts_under_way(
     open_version = version(kv, partition, b"g")
     session.execute("SELECT FROM esker_kv WHERE partition = %s AND key IN ('a', 'b') FOR UPDATE", [partition])
     guard = Guard(partition, b"g", b"open")
-    puts = [Background(partial(kv.put_guarded, partition, key, b"new", guard=guard)) for key in (b"a", b"b")]
+    other = PostgresKV(postgres_url)  # those of one instance take turns
+    writers = [(kv, b"a"), (other, b"b")]
+    puts = [Background(partial(writer.put_guarded, partition, key, b"new", guard=guard)) for writer, key in writers]
     blocked_backends(postgres_url, at_least=2)
     sealer = Background(partial(kv.put_if, partition, b"g", b"sealed", open_version))
     blocked_backends(postgres_url, at_least=3)
@@ -128,6 +131,30 @@ def test_a_seal_waits_for_guarded_puts_under_way(
     assert [put.result() for put in puts] == [Guarded.STORED] * 2
     assert sealer.result() is True
     assert [item.record.value for item in kv.scan(partition)] == [b"new", b"new", b"sealed"]
+    other.close()
+
+
+def test_guarded_puts_that_come_meanwhile_go_together(
+    kv: PostgresKV, session: Session, postgres_url: str, partition: str
+) -> None:
+    """In one statement, with one flush: a put waits for a record that `session` holds, and others come."""
+    kv.put_many(partition, [(b"g", b"open"), (b"first", b"old")])
+    session.execute("SELECT FROM esker_kv WHERE partition = %s AND key = 'first' FOR UPDATE", [partition])
+    guard = Guard(partition, b"g", b"open")
+    first = Background(partial(kv.put_guarded, partition, b"first", b"new", guard=guard))
+    blocked_backends(postgres_url)
+    keys = [b"%d" % (number % 10) for number in range(20)]
+    meanwhile = [Background(partial(kv.put_guarded, partition, key, b"new", guard=guard)) for key in keys]
+    refused = Background(partial(kv.put_guarded, partition, b"x", b"new", guard=guard._replace(value=b"other")))
+    assert refused.result() is Guarded.REFUSED, "what is under another guard waits for nobody"
+    line = kv._guarded_puts._lines[partition, guard]
+    wait(lambda: len(line.waiting) == len(keys), lambda: None)
+    session.rollback()
+    assert [put.result() for put in (first, *meanwhile)] == [Guarded.STORED] * 21
+    stored = [item.record for item in kv.scan(partition) if item.key in keys]
+    assert [record.value for record in stored] == [b"new"] * 10
+    assert len({record.version for record in stored}) == 1
+    assert not kv._guarded_puts._lines
 
 
 def test_a_swap_that_had_to_wait_looks_again(

@@ -187,6 +187,13 @@ def check_prefix(prefix: str) -> int:
     return size
 
 
+def check_branch(lake: Lake, repo: Repository, branch: str) -> None:
+    """NotFoundError if there is no such branch to write to. Of one that was just written to nothing is read: if it is
+    gone since, the write itself finds out."""
+    if (repo.uid, branch) not in lake.open_tokens:
+        lake.branches(repo).get(branch)
+
+
 def check_entry(entry: Entry) -> None:
     """InvalidError unless it can be committed."""
     if _is_plain(entry):

@@ -29,6 +29,7 @@ from esker.server.call import Call, Operation, Server, Stream
 from esker.server.errors import REQUEST_ID
 from esker.server.known import Known
 from esker.server.operations import OPERATIONS
+from esker.server.places import place
 from esker.server.signing import Signer
 from esker.world import World
 
@@ -77,7 +78,7 @@ def create_app(
     server = Server(
         lake=lake,
         storage=storage,
-        sources=tuple(sources),
+        sources=tuple(map(place, sources)),
         directory=directory,
         signer=Signer(signing_key),
         known=Known(lake),

@@ -19,6 +19,7 @@ from esker.auth import Directory, Identity, Need
 from esker.engine.lake import Lake
 from esker.model import Repository
 from esker.server.known import Known
+from esker.server.places import Place
 from esker.server.signing import Signer
 from esker.server.uploads import JSON_BYTES_MAX
 
@@ -40,8 +41,8 @@ class Server:
     lake: Lake
     storage: str
     """The URL below which a repository's data lies unless it names another place."""
-    sources: tuple[str, ...]
-    """URLs below which objects that lie elsewhere may be linked and imported."""
+    sources: tuple[Place, ...]
+    """Places below which objects that lie elsewhere may be linked and imported."""
     directory: Directory | None
     """None: whoever calls is the owner of the lake."""
     signer: Signer

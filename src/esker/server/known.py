@@ -10,6 +10,7 @@ from typing import Final
 from esker.engine import repositories
 from esker.engine.lake import Lake
 from esker.model import Repository
+from esker.server.places import Place, place
 
 AGE_S: Final = 0.5
 
@@ -22,6 +23,7 @@ class Known:
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._found: dict[str, tuple[float, Repository]] = {}
+        self._homes: tuple[float, tuple[tuple[str, Place], ...]] = (0.0, ())
 
     def get(self, name: str) -> Repository:
         """The repository of this name. NotFoundError if there is none."""
@@ -34,6 +36,16 @@ class Known:
             self._found.clear()
         self._found[name] = (now_s + AGE_S, repo)
         return repo
+
+    def homes(self) -> tuple[tuple[str, Place], ...]:
+        """The repositories there are, or were `AGE_S` ago, and where they lie. One that is newer may have been made
+        after the question as well."""
+        until_s, found = self._homes
+        now_s = self._lake.world.monotonic_s()
+        if now_s >= until_s:
+            found = tuple((repo.name, place(repo.namespace)) for repo in repositories.every(self._lake))
+            self._homes = now_s + AGE_S, found
+        return found
 
     def delete(self, name: str) -> None:
         """Forget a repository: everywhere, when this returns."""

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from esker.engine import repositories
-from esker.engine.lake import Lake
 from esker.errors import ForbiddenError, InvalidError, Kind
 from esker.model import Repository
 
@@ -90,16 +88,16 @@ def relative(repo: Repository, url: str) -> str | None:
     return url.removeprefix(root) if url.startswith(root) else None
 
 
-def check_elsewhere(lake: Lake, sources: Iterable[str], url: str) -> Place:
+def check_elsewhere(homes: Iterable[tuple[str, Place]], sources: Iterable[Place], url: str) -> Place:
     """The place of bytes that are not this server's own. ForbiddenError unless it may be read from here, InvalidError
-    if it belongs to a repository: bytes that one repository may delete are no other's to keep."""
+    if it belongs to a repository, by name and place in `homes`: bytes that one repository may delete are no other's to
+    keep."""
     found = place(url)
-    if not any(found.is_below(place(source)) for source in sources):
+    if not any(found.is_below(source) for source in sources):
         raise ForbiddenError(
             Kind.INVALID_ADDRESS, f"{url!r} is not among the places that this server may take objects from"
         )
-    for repo in repositories.every(lake):
-        home = place(repo.namespace)
+    for name, home in homes:
         if found.is_below(home) or home.is_below(found):
-            raise InvalidError(Kind.INVALID_ADDRESS, f"{url!r} is, or holds, data of repository {repo.name!r}")
+            raise InvalidError(Kind.INVALID_ADDRESS, f"{url!r} is, or holds, data of repository {name!r}")
     return found

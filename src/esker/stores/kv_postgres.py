@@ -5,6 +5,8 @@
 - Durable: `synchronous_commit` is on, or stronger, whatever the server's default.
 - A guard is locked FOR SHARE by the statement that depends on it: a sealer waits for the guarded puts under way, and
   those that come later wait for the sealer and then see what it wrote. FOR KEY SHARE would let both pass.
+- Group commit: guarded puts under one guard that come while another is under way go into the next statement together,
+  and share its lock on the guard, its round trip and its flush.
 - Serialization failures and deadlocks (40001, 40P01) certainly rolled back, and are tried again. A connection lost
   during a write leaves its outcome unknown. Any other error is one statement rolled back: nothing changed.
 - Keys are `bytea` and partitions COLLATE "C": no locale decides an order.
@@ -18,6 +20,7 @@ from typing import Any, Final, LiteralString, TypeVar
 
 from esker.errors import EskerError, InvalidError, Kind, OutcomeUnknownError, UnavailableError
 from esker.stores.kv import ANYTHING, Anything, Guard, Guarded, Item, KVStore, Put, Record, Version
+from esker.stores.together import Together
 from esker.world import REAL, World
 
 try:
@@ -118,6 +121,13 @@ _GUARDED: Final = "SELECT EXISTS (SELECT FROM guard), EXISTS (SELECT FROM stored
 _PUT_GUARDED: Final = f"""
     {_GUARD}, stored AS (INSERT INTO {_COLUMNS} SELECT {_ROW} FROM guard {_REPLACE} RETURNING 1) {_GUARDED}
 """
+_PUT_MANY_GUARDED: Final = f"""
+    {_GUARD}, stored AS (
+        INSERT INTO {_COLUMNS} SELECT %(partition)s, key, value, %(version)b
+        FROM guard, unnest(%(keys)b::bytea[], %(values)b::bytea[]) AS batch (key, value) ORDER BY key
+        {_REPLACE} RETURNING 1
+    ) {_GUARDED}
+"""
 _INSERT_GUARDED: Final = f"""
     {_GUARD}, stored AS (INSERT INTO {_COLUMNS} SELECT {_ROW} FROM guard ON CONFLICT DO NOTHING RETURNING 1) {_GUARDED}
 """
@@ -139,6 +149,7 @@ class PostgresKV(KVStore):
     def __init__(self, url: str, world: World = REAL) -> None:
         super().__init__()
         self._world = world
+        self._guarded_puts = Together(self._put_all_guarded)
         try:
             given = conninfo_to_dict(url)
         except psycopg.Error as error:
@@ -184,19 +195,29 @@ class PostgresKV(KVStore):
     def _put_guarded(
         self, partition: str, key: bytes, value: bytes, guard: Guard, expected: Version | None | Anything
     ) -> Guarded:
-        row = self._row(partition, key, value)
-        row |= {"guard_partition": guard.partition, "guard_key": guard.key, "guard_value": guard.value}
         if expected is ANYTHING:
-            sql = _PUT_GUARDED
-        elif expected is None:
-            sql = _INSERT_GUARDED
-        else:
+            return self._guarded_puts.ask((partition, guard), (key, value))
+        row = self._row(partition, key, value) | _guard(guard)
+        sql = _INSERT_GUARDED
+        if expected is not None:
             sql = _SWAP_GUARDED
             row["expected"] = expected
         held, stored = self._write(sql, row, _one)
         if not held:
             return Guarded.REFUSED
         return Guarded.STORED if stored else Guarded.TAKEN
+
+    def _put_all_guarded(self, where: tuple[str, Guard], puts: Sequence[tuple[bytes, bytes]]) -> Guarded:
+        """All under one guard, in one statement. Of several with one key the last stays, as if it had come last."""
+        partition, guard = where
+        last = dict(puts)
+        if len(last) == 1:
+            ((key, value),) = last.items()
+            held, _ = self._write(_PUT_GUARDED, self._row(partition, key, value) | _guard(guard), _one)
+        else:
+            row = {"partition": partition, "version": self._version()} | _guard(guard)
+            held, _ = self._write(_PUT_MANY_GUARDED, row | {"keys": [*last], "values": [*last.values()]}, _one)
+        return Guarded.STORED if held else Guarded.REFUSED
 
     def _delete(self, partition: str, key: bytes) -> None:
         self._write(_DELETE, {"partition": partition, "key": key}, _count)
@@ -276,6 +297,10 @@ class PostgresKV(KVStore):
 
 def _configure(connection: _Connection) -> None:
     connection.execute(_SETTINGS)
+
+
+def _guard(guard: Guard) -> dict[str, Any]:
+    return {"guard_partition": guard.partition, "guard_key": guard.key, "guard_value": guard.value}
 
 
 def _count(cursor: _Cursor) -> int:

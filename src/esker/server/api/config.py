@@ -60,7 +60,7 @@ def _storage(server: Server) -> wire.StorageConfig:
         pre_sign_support_ui=False,
         pre_sign_multipart_upload=root.scheme == "s3" and find_spec("boto3") is not None,
         import_support=bool(server.sources),
-        import_validity_regex=f"^({'|'.join(re.escape(places.place(source).url) for source in server.sources)})",
+        import_validity_regex=f"^({'|'.join(re.escape(source.url) for source in server.sources)})",
     )
 
 

@@ -76,7 +76,7 @@ def _run(call: Call[Any, Any], repo: Repository, name: str) -> None:
 
 def _source(call: Call[Any, Any], location: wire.ImportLocation) -> Source:
     """A prefix is a whole directory, there and here: else it would take in its neighbours, and replace others."""
-    found = places.check_elsewhere(call.lake, call.server.sources, location.path)
+    found = places.check_elsewhere(call.server.known.homes(), call.server.sources, location.path)
     if location.type == "object":
         return Source(kind="object", address=found.address, destination=location.destination)
     destination = location.destination

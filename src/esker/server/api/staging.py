@@ -68,7 +68,7 @@ def _link(
     if_absent = if_absent_asked(call.request)
     entries.check_path(path)
     protection.check(call.lake, repo, branch, Action.STAGING_WRITE)
-    call.lake.branches(repo).get(branch)
+    entries.check_branch(call.lake, repo, branch)
     uploads.check_metadata(body.metadata or {})
     address = _address(call, repo, branch, path, body.physical_address)
     blobs, name = call.lake.locate(repo, address)
@@ -102,7 +102,7 @@ def _address(
     """The address of an entry at this URL: one that was given out for it, or of a place elsewhere that may be read."""
     own = places.relative(repo, url)
     if own is None:
-        return places.check_elsewhere(call.lake, call.server.sources, url).address
+        return places.check_elsewhere(call.server.known.homes(), call.server.sources, url).address
     call.server.signer.check_staging_address(call.lake, repo, branch, path, own)
     return own
 
