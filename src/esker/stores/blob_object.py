@@ -4,6 +4,7 @@ Every write here may be repeated, so obstore's own retries are safe, and are the
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib.util import find_spec
 from itertools import islice
@@ -149,21 +150,22 @@ class ObjectBlobs(BlobStore):
 
     def put_stream(self, name: str, chunks: Iterable[bytes]) -> int:
         self._check(name)
-        source = _Source(chunks)
-        try:
-            obstore.put(
-                self._store,
-                name,
-                iter(source),
-                use_multipart=True,
-                chunk_size=PART_BYTES,
-                max_concurrency=PARTS_AT_ONCE,
-            )
-        except _ERRORS as error:
-            if source.error is not None:
-                raise source.error from None
-            raise self._unavailable("put", name, error) from error
-        return source.size
+        with ThreadPoolExecutor(1, thread_name_prefix="esker-upload") as reader:
+            source = _Source(chunks, reader)
+            try:
+                obstore.put(
+                    self._store,
+                    name,
+                    iter(source),
+                    use_multipart=True,
+                    chunk_size=PART_BYTES,
+                    max_concurrency=PARTS_AT_ONCE,
+                )
+            except _ERRORS as error:
+                if source.error is not None:
+                    raise source.error from None
+                raise self._unavailable("put", name, error) from error
+            return source.size
 
     def head(self, name: str) -> BlobInfo | None:
         self._check(name)
@@ -308,16 +310,21 @@ class ObjectBlobs(BlobStore):
 
 
 class _Source:
-    """Chunks on their way into an upload: how many bytes passed, and what their maker raised, if it did."""
+    """Chunks on their way into an upload: how many bytes passed, and what their maker raised, if it did.
 
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = chunks
+    They are made in another thread: obstore asks for them from within its own loop, where nothing may call it, and they
+    may come from another store of its own.
+    """
+
+    def __init__(self, chunks: Iterable[bytes], reader: ThreadPoolExecutor) -> None:
+        self._chunks = iter(chunks)
+        self._reader = reader
         self.size = 0
         self.error: BaseException | None = None
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            for chunk in self._chunks:
+            while (chunk := self._reader.submit(next, self._chunks, None).result()) is not None:
                 self.size += len(chunk)
                 yield chunk
         except BaseException as error:

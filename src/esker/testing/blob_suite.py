@@ -209,6 +209,14 @@ class BlobSuite:
         assert store.put_stream("empty", []) == 0
         assert store.get("empty") == b""
 
+    def test_what_is_written_may_be_read_from_a_store_meanwhile(self, store: BlobStore) -> None:
+        data = bytes(range(256)) * 5000
+        store.put("from", data)
+        chunks = store.stream("from")
+        assert chunks is not None
+        assert store.put_stream("to", chunks) == len(data)
+        assert store.get("to") == data
+
     @pytest.mark.parametrize("error", [KeyError("mine"), FileNotFoundError("mine"), InterruptedError("mine")], ids=repr)
     def test_a_stream_that_fails_leaves_nothing(self, store: BlobStore, error: Exception) -> None:
         def chunks() -> Iterator[bytes]:
