@@ -4,6 +4,7 @@
 """
 
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -22,6 +23,7 @@ from esker.spark.local_server import LocalServer
 DAYS = 8
 ORDERS_A_DAY = 5_000
 ORDERS = "lakefs://shop/main/orders"
+CITIES = ("Bergen", "Ghent", "Leiden", "Lucca", "Porto", "Turku", "York")
 
 QUIET = {
     "spark.ui.enabled": "false",
@@ -37,10 +39,14 @@ def main() -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nothing here needs a network
     with tempfile.TemporaryDirectory(prefix="esker-demo-") as directory, timed() as took:
         lake_url = (Path(directory) / "lake").as_uri()
-        say("A lake is a directory or a bucket. A server speaks for it, and Spark reads and writes it.")
+        say(
+            "A lake is a directory or a bucket. A server speaks for it, and Spark reads and writes it by paths",
+            "lakefs://repository/branch/table. Everything below happens on this machine, with real Spark.",
+            "",
+        )
         with step("start a server on an empty lake"):
             server = LocalServer(lake_url)
-        with step("start Spark: esker.spark.session(...)"):
+        with step("start Spark: esker.spark.session(...)"), quiet(Path(directory) / "spark.log"):
             spark = esker.spark.session(
                 endpoint=server.endpoint,
                 access_key=server.access_key,
@@ -50,7 +56,7 @@ def main() -> None:
             )
         try:
             with esker.open_lake(lake_url) as lake:
-                Day(spark, lake).run()
+                Day(spark, lake, Path(directory) / "raw").run()
             spark.stop()
             if keep:
                 leave_up(server)
@@ -58,41 +64,53 @@ def main() -> None:
             server.stop()
     print(f"\n\nThat was the day, in {took[0]:.0f} s. Where to go next:\n")
     say(
-        "README.md              the same in ten lines of Spark, and twenty of Python",
-        "docs/spark.md          Spark with esker: set-up, what is atomic, several tables, streams",
-        "docs/guide.md          Python, by task, with examples to copy",
+        "docs/tutorial.md       an hour, step by step: a directory, a branch, a server, Spark",
+        "README.md              the same in ten lines of Spark, and twenty of Python; which clients work",
+        "docs/spark.md          Spark with esker: what is atomic and what is not, several tables, streams",
+        "docs/howto/            on a cluster, on S3, from lakeFS; backup, sizing, security",
+        "make docs              all of it as a site, in build/site/index.html",
         "make tour              versions, branches and merges in Python alone, with what each of them reads and writes",
-        "make demo KEEP=1       the same, and the server stays up",
+        "make demo KEEP=1       this again, and the server stays up to look around",
     )
 
 
 class Day:
-    def __init__(self, spark: SparkSession, lake: esker.Lake) -> None:
+    """What happens, in order. `raw` is a directory for files that come from elsewhere."""
+
+    def __init__(self, spark: SparkSession, lake: esker.Lake, raw: Path) -> None:
         self.spark = spark
         self.repo = lake.create_repository("shop")
         self.main = self.repo.branch("main")
+        self.raw = raw
 
     def run(self) -> None:
         self.load()
         self.rewrite_on_a_branch()
         self.catch_a_bad_batch()
+        self.fail_half_way()
         self.race()
         self.write_two_tables()
         self.travel_in_time()
-        self.clean_up()
+        self.collect()
 
     def load(self) -> None:
         chapter("1. Raw data, loaded into main: one job, one commit")
-        with step(f'orders.write.partitionBy("day").parquet("{ORDERS}")'):
-            orders(self.spark, range(DAYS)).write.partitionBy("day").parquet(ORDERS)
+        for day in range(DAYS):
+            self.arrive(day)
+        files = sorted(self.raw.iterdir())
+        say(f"{len(files)} files came in, {len(files) * ORDERS_A_DAY:,} orders: {files[0].name}, {files[1].name}, ...")
+        with step(f'spark.read.csv("raw"), write.partitionBy("day").parquet("{ORDERS}")'):
+            self.batch("*").write.partitionBy("day").parquet(ORDERS)
         self.repo.tag("yesterday", "main")
+        head = self.spark.read.parquet(ORDERS).orderBy("id").limit(3)
+        table(head.columns, [[str(value) for value in row] for row in head.collect()])
         name, commit = next(self.main.log())
-        files = sum(1 for _ in self.main.list("orders/"))
-        say("", f"commit {name[:12]}: {commit.message}, {files} files; tagged 'yesterday'. Its metadata tells the job:")
-        table(("key", "value"), [(key, value[:60]) for key, value in sorted(commit.metadata.items())])
+        say("", f"commit {name[:12]}: {commit.message}; tagged 'yesterday'. Its metadata tells what made it:")
+        told = ("spark.app.id", "spark.user", "spark.version", "spark.files", "spark.rows", "spark.bytes")
+        table(told, [[commit.metadata[key] for key in told]])
 
     def rewrite_on_a_branch(self) -> None:
-        chapter("2. A table rewritten on a branch; whoever reads main sees the old one until the merge, then the new")
+        chapter("2. A table rewritten on a branch: whoever reads main sees the old one until the merge, then the new")
         self.repo.create_branch("reprice", "main")
         with Watcher(self.main) as watcher:
             with step("read lakefs://shop/main/orders, overwrite lakefs://shop/reprice/orders"):
@@ -100,87 +118,125 @@ class Day:
                 changed.write.mode("overwrite").partitionBy("day").parquet("lakefs://shop/reprice/orders")
             before = total(self.spark, ORDERS)
             on_branch = total(self.spark, "lakefs://shop/reprice/orders")
-            with step("main.merge('reprice')"):
+            files = sum(1 for _ in self.repo.diff("main", "reprice", three_dot=True))
+            with step(f"main.merge('reprice'): {files} files change places"):
                 self.main.merge("reprice")
             after = total(self.spark, ORDERS)
         table(("", "total of all orders"), [("main, before", before), ("reprice", on_branch), ("main, after", after)])
-        say("", f"A reader listed main's table {watcher.looks:,} times, and saw {watcher.states} states of it.")
+        say("", f"A reader listed main's table {watcher.looks:,} times and saw {watcher.states} states of it:")
+        say("all of the old one, and all of the new one.")
         assert watcher.states == 2, "the old table and the new one"
         assert on_branch == after != before
 
     def catch_a_bad_batch(self) -> None:
-        chapter("3. A bad batch, caught by a check and thrown away; a good one, merged")
-        for name, batch in (("bad", self.batch(-1.0)), ("good", self.batch(1.0))):
+        chapter("3. A bad batch, caught by a check and thrown away; a good one, merged whole")
+        for name, sign in (("bad", -1), ("good", 1)):
             self.repo.create_branch(name, "main")
             path = f"lakefs://shop/{name}/orders"
-            with step(f"append a day to {path}, and check it"):
-                batch.write.mode("append").partitionBy("day").parquet(path)
+            self.arrive(DAYS, sign)
+            with step(f"append a day to {path}"):
+                self.batch(DAYS).write.mode("append").partitionBy("day").parquet(path)
+            with step("  the check: are there orders with a negative total?"):
                 wrong = self.spark.read.parquet(path).where("total < 0").count()
             if wrong:
-                say(f"  {wrong:,} orders have a negative total: the branch is deleted, and main never had any of it")
+                say(f"  {wrong:,} of them: the branch is deleted, and main never had any of it")
             else:
-                self.main.merge(name)
-                say("  nothing wrong: merged, all of it at once")
+                with step("  none: main.merge('good')"):
+                    self.main.merge(name)
             self.repo.delete_branch(name)
         days = self.spark.read.parquet(ORDERS).select("day").distinct().count()
         say("", f"main has {days} days now.")
         assert days == DAYS + 1
 
-    def batch(self, sign: float) -> DataFrame:
-        one_in_a_hundred = f.when(f.col("id") % 100 == 7, sign).otherwise(1.0)
-        return orders(self.spark, [DAYS]).withColumn("total", f.col("total") * one_in_a_hundred)
+    def fail_half_way(self) -> None:
+        chapter("4. A job that dies half-way: nobody sees any of its files")
+        head = self.main.commit_id()
+        dying = self.batch("*").withColumn("id", f.expr("if(day = 5, raise_error('a disk is full'), id)"))
+        with step("overwrite lakefs://shop/main/orders, with a task that fails on day 5"):
+            try:
+                dying.write.mode("overwrite").partitionBy("day").parquet(ORDERS)
+                failed = False
+            except Exception:  # noqa: BLE001 - that it fails is the point; with which of Spark's errors is not
+                failed = True
+        days = self.spark.read.parquet(ORDERS).select("day").distinct().count()
+        say("", f"The job failed. main is at the commit where it was, {head[:12]}, with all of its {days} days.")
+        assert failed
+        assert self.main.commit_id() == head
 
     def race(self) -> None:
-        chapter("4. Two jobs write one table at the same time, straight to main; both land")
+        chapter("5. Two jobs write one table at the same time, straight to main: both land")
         before = self.spark.read.parquet(ORDERS).count()
+        for day in (DAYS + 1, DAYS + 2):
+            self.arrive(day)
 
         def append(day: int) -> None:
-            orders(self.spark, [day]).write.mode("append").partitionBy("day").parquet(ORDERS)
+            message = f"The orders of day {day}"
+            batch = self.batch(day).write.mode("append").partitionBy("day")
+            batch.option("esker.message", message).parquet(ORDERS)
 
         with step("two threads, each: df.write.mode('append').parquet(...)"):
             together(lambda: append(DAYS + 1), lambda: append(DAYS + 2))
         after = self.spark.read.parquet(ORDERS).count()
-        landed = [commit.message for _, commit in list(self.main.log())[:2]]
-        say("", f"{before:,} orders became {after:,}, in two commits:", *(f"  {message}" for message in landed))
+        landed = list(self.main.log())[:2]
+        say("", f"{before:,} orders became {after:,}, in two commits, one on top of the other:")
+        say(*(f"  {name[:12]}  {commit.message}" for name, commit in landed))
         assert after == before + 2 * ORDERS_A_DAY
 
     def write_two_tables(self) -> None:
-        chapter("5. Two tables that must agree, written as one")
+        chapter("6. Two tables that must agree, written as one")
         with (
             step("with esker.spark.transaction(spark, 'shop', 'main') as tx: ..."),
-            esker.spark.transaction(self.spark, "shop", "main", message="Totals by day, and the best days") as tx,
+            esker.spark.transaction(self.spark, "shop", "main", message="Totals by day, and the best cities") as tx,
         ):
-            days = self.spark.read.parquet(tx.path("orders")).groupBy("day").agg(f.sum("total").alias("total"))
-            days.write.parquet(tx.path("totals"))
-            best = self.spark.read.parquet(tx.path("totals")).orderBy(f.desc("total")).limit(3)
-            best.write.parquet(tx.path("best"))
+            orders = self.spark.read.parquet(tx.path("orders"))
+            orders.groupBy("day").agg(f.sum("total").alias("total")).write.parquet(tx.path("totals"))
+            best = orders.groupBy("city").agg(f.round(f.sum("total"), 2).alias("total")).orderBy(f.desc("total"))
+            best.limit(3).write.parquet(tx.path("best"))
             visible = any(True for _ in self.main.list("totals/"))
         assert not visible
         name, commit = next(self.main.log())
-        say("", "Inside, the second job read what the first had written; main had neither. Then both:")
-        say(f"{name[:12]}: {commit.message}")
+        say("", "Until the block ended main had neither, and then both, in one commit:")
+        say(f"  {name[:12]}  {commit.message}")
+        best = self.spark.read.parquet("lakefs://shop/main/best").orderBy(f.desc("total"))
+        table(("city", "total"), [(row[0], f"{row[1]:,.2f}") for row in best.collect()])
 
     def travel_in_time(self) -> None:
-        chapter("6. Time travel: any ref is a path")
+        chapter("7. Time travel: any ref is a path")
         rows = []
-        for ref in ("yesterday", "main~2", "main"):
+        for ref, means in (("yesterday", "a tag"), ("main~2", "two commits back"), ("main", "now")):
             path = f"lakefs://shop/{ref}/orders"
             with timed() as took:
                 frame = self.spark.read.parquet(path)
                 counts = (f"{frame.count():,}", str(frame.select("day").distinct().count()), total(self.spark, path))
-            rows.append((path, *counts, f"{took[0]:.1f} s"))
-        table(("spark.read.parquet(...)", "orders", "days", "total", "time"), rows)
+            rows.append((path, means, *counts, f"{took[0]:.1f} s"))
+        say("A tag, a commit and a branch are read alike, and copy nothing:")
+        table(("spark.read.parquet(...)", "", "orders", "days", "total", "time"), rows)
 
-    def clean_up(self) -> None:
-        chapter("7. Garbage: what no ref reaches goes, later")
+    def collect(self) -> None:
+        chapter("8. Garbage: what no ref reaches goes, later")
         with step("repo.collect_garbage(dry_run=True)"):
             report = self.repo.collect_garbage(dry_run=True, grace_s=0.0)
         say(
             "",
-            f"{report.listed} files, {report.listed_bytes / 1e6:.1f} MB; {report.dead} of them, "
-            f"{report.dead_bytes / 1e6:.2f} MB, no ref reaches: the bad batch, and traces of jobs.",
-            "For good they go only after two collections, two days apart, have found that.",
+            f"{report.listed} files, {report.listed_bytes / 1e6:.1f} MB. No ref reaches {report.dead} of them, "
+            f"{report.dead_bytes / 1e6:.2f} MB: the bad batch, the job that died.",
+            "For good they go only after two collections, two days apart, have found that: readers have time to end.",
         )
+
+    def arrive(self, day: int, sign: int = 1) -> None:
+        """A file of a day's orders comes in, the same each time; with -1, one in a hundred is wrong."""
+        self.raw.mkdir(exist_ok=True)
+        lines = ["id,day,city,total"]
+        for order in range(day * ORDERS_A_DAY, (day + 1) * ORDERS_A_DAY):
+            cents = order * 7919 % 10_000 * (sign if order % 100 == 7 else 1)
+            lines.append(f"{order},{day},{CITIES[order * 31 % 97 % 7]},{cents / 100}")
+        (self.raw / f"orders-{day:02}.csv").write_text("\n".join(lines) + "\n")
+
+    def batch(self, day: int | str) -> DataFrame:
+        """What came in on a day; `*`: on all of them."""
+        name = day if isinstance(day, str) else f"{day:02}"
+        found = self.spark.read.schema("id LONG, day INT, city STRING, total DOUBLE").option("header", True)
+        return found.csv(f"{self.raw.as_uri()}/orders-{name}.csv")
 
 
 class Watcher:
@@ -214,18 +270,6 @@ class Watcher:
         self._thread.join()
 
 
-def orders(spark: SparkSession, days: Sequence[int]) -> DataFrame:
-    """Some orders of each day, the same ones each time."""
-    first, last = min(days), max(days) + 1
-    ids = spark.range(first * ORDERS_A_DAY, last * ORDERS_A_DAY, numPartitions=2)
-    return ids.select(
-        "id",
-        (f.col("id") % 997).alias("customer"),
-        f.round((f.col("id") * 7919 % 10_000) / 100, 2).alias("total"),
-        f.floor(f.col("id") / ORDERS_A_DAY).cast("int").alias("day"),
-    )
-
-
 def total(spark: SparkSession, path: str) -> str:
     return f"{spark.read.parquet(path).agg(f.sum('total')).first()[0]:,.2f}"  # type: ignore[index] # a sum is a row
 
@@ -249,8 +293,18 @@ def together(*jobs: Callable[[], None]) -> None:
 
 
 def leave_up(server: LocalServer) -> None:
-    print(f"\n\nThe server stays up at {server.endpoint} (its API: {server.endpoint}/docs) until you press Ctrl-C.")
-    say(f"access key  {server.access_key}", f"secret key  {server.secret_key}")
+    print(f"\n\nThe server stays up at {server.endpoint} until you press Ctrl-C. In another terminal:\n")
+    say(
+        f"export ESKER_ENDPOINT={server.endpoint}",
+        f"export ESKER_ACCESS_KEY_ID={server.access_key}",
+        f"export ESKER_SECRET_ACCESS_KEY={server.secret_key}",
+        "",
+        ".venv/bin/esker log --graph shop/main",
+        ".venv/bin/esker ls shop/yesterday/orders/",
+        ".venv/bin/esker diff shop/yesterday..main",
+        "",
+        f"Its API as a page to read: {server.endpoint}/docs",
+    )
     sys.stdout.flush()
     try:
         while server.is_running:
@@ -260,7 +314,7 @@ def leave_up(server: LocalServer) -> None:
 
 
 def chapter(title: str) -> None:
-    print(f"\n\n{title}\n")
+    print(f"\n\n{title}\n{'-' * len(title)}\n")
 
 
 def say(*lines: str) -> None:
@@ -272,7 +326,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     print()
     for row in (head, ["-" * width for width in widths], *rows):
-        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print("    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 @contextmanager
@@ -291,6 +345,27 @@ def timed() -> Iterator[list[float]]:
     start = time.perf_counter()
     yield took
     took.append(time.perf_counter() - start)
+
+
+@contextmanager
+def quiet(log: Path) -> Iterator[None]:
+    """What programs that are started in the block say on standard error goes to a file; it is told if the block fails.
+
+    Spark greets with lines that say nothing of interest here, and tells the stack of each task that is made to fail.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    except BaseException:
+        with log.open("rb") as file, os.fdopen(os.dup(kept), "wb") as told:
+            shutil.copyfileobj(file, told)
+        raise
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 if __name__ == "__main__":
