@@ -65,6 +65,11 @@ demo: .venv/.ready $(JAR) ## A day of a data engineer, with Spark, in about a mi
 tour: .venv/.ready ## A tour of versions, branches and merges in Python alone
 	@$(BIN)/python demo/tour.py
 
+.PHONY: docs
+docs: .venv/.ready ## Build the documentation as a site, in build/site
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "  build/site/index.html"
+
 .PHONY: bench
 bench: .venv/.ready ## All benchmarks (ARGS=--quick: small sizes)
 	$(BIN)/python -m bench $(ARGS)
