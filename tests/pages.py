@@ -40,7 +40,7 @@ _BLOCK: Final = re.compile(
     r"^(?:<!-- not run: (?P<why>.+?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$(?:\n\n```\n(?P<output>.*?)^```$)?",
     re.DOTALL | re.MULTILINE,
 )
-_SERVE: Final = re.compile(r"^(esker\b.*\bserve\b.*\n)", re.MULTILINE)
+_SERVE: Final = re.compile(r"^(esker\b(?!.*--print-config).*\bserve\b.*\n)", re.MULTILINE)
 _TOLD: Final = re.compile(r"access key id +(\S+)\s+secret access key +(\S+)")
 _BREAK: Final = frozenset({"|", "||", "&&", ";", "&", ">", ">>", "<", "(", ")"})
 _TIMEOUT_S: Final = 120
