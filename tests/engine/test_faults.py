@@ -338,6 +338,21 @@ def test_with_random_faults_each_path_holds_what_was_told(kv: type[MemoryKV], se
         assert not staged_partitions(setup.kv)
 
 
+def test_a_change_that_is_wanted_no_more_while_it_may_still_land_is_of_unknown_outcome() -> None:
+    setup = new_setup()
+    wanted = True
+
+    def hold_up(call: Call) -> None:
+        nonlocal wanted
+        if call.method == "put_if" and wanted:
+            wanted = False
+            raise OutcomeUnknownError
+
+    lake = setup.again(kv=FaultyKV(setup.kv, lambda _: None, hold_up))
+    with pytest.raises(OutcomeUnknownError):
+        lake.branches(setup.repo).update("main", lambda record: record.touched() if wanted else None)
+
+
 def test_the_start_of_these_tests_leaks_nothing() -> None:
     setup = copy_of(_start(MemoryKV))
     assert_nothing_leaked(setup)

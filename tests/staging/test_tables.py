@@ -93,6 +93,19 @@ def test_prefix_deletes_hide_wherever_they_are_kept() -> None:
     assert not place.tables.hides(Layer(id=LayerID("none")), "a")
 
 
+def test_many_prefix_deletes_are_decoded_once() -> None:
+    place = new_place()
+    layer = place.layer({}, tuple(f"{n:04}/" for n in range(1000)), many=True)
+    assert place.tables.hides(layer, "0007/x")
+    assert not place.tables.hides(layer, "0007")
+    found = place.tables.deletes(layer)
+    assert place.tables.deletes(layer) is found
+    assert layer.more_deletes
+    place.tables.delete(layer.more_deletes.file)
+    with pytest.raises(CorruptError, match="missing"):
+        place.tables.deletes(layer)
+
+
 def test_read_ahead_brings_in_at_once_what_is_read_then() -> None:
     place = new_place()
     layers = [

@@ -27,6 +27,9 @@ _TRIES_MAX: Final = 100
 STASHES_MAX: Final = 100
 """On one branch: they are part of its record."""
 
+LAYERS_MAX: Final = 16
+"""Of a stash, as it is. More are folded."""
+
 
 @metrics.measured("stash")
 def stash(lake: Lake, repo: Repository, branch: str, name: str) -> Stash:
@@ -96,10 +99,12 @@ def every(lake: Lake, repo: Repository, branch: str) -> dict[str, Stash]:
 
 
 def _layers(lake: Lake, repo: Repository, branch: str, seen: Branch) -> tuple[Layer, ...]:
-    """All that is staged as layers: a compacted tree laid over another commit would revert it. Without guards, as one
-    that nobody can write to: a write that is held up may still land in a token, and would come back with the stash."""
+    """All that is staged as layers: a compacted tree laid over another commit would revert it. Many as one, since they
+    stay in the record. Without guards, as one that nobody can write to: a write that is held up may still land in a
+    token, and would come back with the stash."""
     basis = seen.basis()
-    if not lake.kv.guards and any(layer.token for layer in basis.layers):
+    writable = not lake.kv.guards and any(layer.token for layer in basis.layers)
+    if writable or len(basis.layers) > LAYERS_MAX:
         whole = staged(lake, repo, of_record(lake, repo, seen, basis.layers))
         return (layers.write(lake, repo, f"{branch}/L2", whole),)
     if seen.compacted is None:

@@ -145,6 +145,8 @@ class Branches:
                 raise self._missing(name)
             changed = change(record)
             if changed is None or changed is record:
+                if sent is not None:
+                    raise _unknown(name)  # not wanted any more, and perhaps under way
                 return changed
             changed, deletes = changed.stamped(operation), changed.deleted
             try:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from esker.model import Entry, FileName, Layer, Table
 from esker.staging.filters import Filters
+from esker.stores.cache import MemoryCache
 from esker.streams.arrays import lower_bound, only_chunk
 from esker.streams.entries import NO_CHANGES, entries_in
 from esker.streams.prefixes import NO_PREFIXES, Prefixes
@@ -19,6 +20,10 @@ from esker.streams.prefixes import NO_PREFIXES, Prefixes
 ROWS: Final = 32_768
 """Of a table, and at most so many tables a layer: beyond that, tables grow."""
 TABLES_MAX: Final = 32
+
+_PREFIX_CACHE_BYTES: Final = 16 << 20
+_PREFIX_BYTES: Final = 50
+"""In memory, beside its text."""
 
 
 class Unknown(Enum):
@@ -43,6 +48,7 @@ class Tables:
     def __init__(self, files: Files, filters: Filters) -> None:
         self._files = files
         self._filters = filters
+        self._prefixes: MemoryCache[str, Prefixes] = MemoryCache(_PREFIX_CACHE_BYTES)
 
     def write(self, changes: pa.Table, where: str, rows_min: int = 0) -> tuple[Table, ...]:
         """Store sorted changes as one or several tables, to which nothing points yet; each but the last of at least so
@@ -62,6 +68,7 @@ class Tables:
 
     def delete(self, name: FileName) -> None:
         """Take a table away: nothing names it any more."""
+        self._prefixes.drop(name)
         self._filters.delete(name)
         self._files.delete_layer(name)
 
@@ -105,8 +112,12 @@ class Tables:
         """The layer's prefix deletes."""
         if layer.more_deletes is None:
             return Prefixes(prefix.encode() for prefix in layer.deletes) if layer.deletes else NO_PREFIXES
-        rows = self._files.read_layers([layer.more_deletes.file])[0]
-        return Prefixes(prefix.encode() for prefix in rows["path"].to_pylist())
+        file = layer.more_deletes.file
+        return self._prefixes.get_or_load(file, lambda: self._load_prefixes(file))
+
+    def _load_prefixes(self, file: FileName) -> tuple[Prefixes, int]:
+        found = Prefixes(prefix.encode() for prefix in self._files.read_layers([file])[0]["path"].to_pylist())
+        return found, sum(_PREFIX_BYTES + len(prefix) for prefix in found.all)
 
     def hides(self, layer: Layer, path: str) -> bool:
         """Whether the layer's prefix deletes hide the path, in all that lies below."""
