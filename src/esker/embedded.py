@@ -19,7 +19,6 @@ from typing import BinaryIO, Self
 from esker.engine import (
     branches,
     changes,
-    cleaning,
     commit,
     compaction,
     entries,
@@ -347,7 +346,7 @@ class Branch(Ref):
         allow_empty: bool = False,
     ) -> CommitID:
         """Commit all that was staged before this call."""
-        made = commit.commit(
+        return commit.commit(
             self.engine,
             self._repo,
             self.name,
@@ -356,8 +355,6 @@ class Branch(Ref):
             metadata=metadata,
             allow_empty=allow_empty,
         )
-        cleaning.clean_now_and_then(self.engine, self._repo)
-        return made
 
     def reset(self, *, path: str | None = None, prefix: str = "") -> None:
         """Drop what is staged: of one path, or of all that begins with `prefix`."""
@@ -368,7 +365,7 @@ class Branch(Ref):
 
     def layers(self) -> list[LayerInfo]:
         """What is staged, as a reader goes through it, top first: nothing, of a clean branch."""
-        return branches.layers(self.engine, self._repo, self.name)
+        return branches.staged(self.engine, self._repo, self.name).layers
 
     def compact(self, *, major: bool = True) -> bool:
         """Fold what is staged, so that reading costs what reading a clean branch does: whether there was anything to

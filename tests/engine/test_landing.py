@@ -7,8 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from esker.engine import branches, commit, entries, hints, landing, merge
+from esker.engine import lake as lakes
 from esker.engine.lake import Lake
-from esker.errors import ConflictError, ContentionError, EskerError, InvalidError, Kind, PreconditionError
+from esker.errors import (
+    ConflictError,
+    ContentionError,
+    EskerError,
+    InvalidError,
+    Kind,
+    PreconditionError,
+    UnavailableError,
+)
 from esker.format.names import digest_of
 from esker.model import CommitID, Repository
 from esker.refs import history
@@ -176,6 +185,15 @@ def test_a_revert_on_the_destination_is_not_undone_by_losing_the_race() -> None:
     assert set(shown(lake, repo, "main")) == {"base"}
 
 
+def test_what_is_kept_of_branches_is_bounded_and_may_be_forgotten_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lakes, "BRANCHES_MAX", 1)
+    lake, repo, *_ = racing()
+    outcomes = together(RACERS, lambda n: merge.merge(lake, repo, f"racer-{n}", ("main", f"racer-{n - 1}")[n % 2]))
+    assert not [outcome for outcome in outcomes if isinstance(outcome, EskerError)]
+    assert len(lake.lines) == 1
+    assert set(shown(lake, repo, "main")) == {"base", *(f"own/{n}" for n in range(0, RACERS, 2))}
+
+
 class Hasty(RealWorld):
     """Loses no time between tries."""
 
@@ -185,6 +203,13 @@ class Hasty(RealWorld):
 
 def give_up(setup: Setup, source: str) -> ContentionError:
     """Merge into a branch that has gone its own way, and never holds still."""
+    lake, repo = never_still(setup), setup.repo
+    with pytest.raises(ContentionError) as caught:
+        merge.merge(lake, repo, source, "main")
+    return caught.value
+
+
+def never_still(setup: Setup) -> Lake:
     put(setup.lake, setup.repo, "main", "ahead")
     commit.commit(setup.lake, setup.repo, "main", "ahead")
     lake, repo = setup.again(world=Hasty()), setup.repo
@@ -203,9 +228,7 @@ def give_up(setup: Setup, source: str) -> ContentionError:
         return real(name, change)
 
     lake.branches(repo).update = overtaken  # type: ignore[method-assign]
-    with pytest.raises(ContentionError) as caught:
-        merge.merge(lake, repo, source, "main")
-    return caught.value
+    return lake
 
 
 def test_a_hint_lets_another_server_go_on() -> None:
@@ -218,6 +241,39 @@ def test_a_hint_lets_another_server_go_on() -> None:
     assert isinstance(past, StoredPast)
     assert past.trees.counts().ranges_written == past.trees.counts().metaranges_written == 0
     assert set(shown(fresh, setup.repo, "main")) == {"base", "ahead", "own/0"}
+
+
+def test_of_many_that_give_up_together_each_gets_the_hint_of_its_own() -> None:
+    setup = racing(3)
+    lake, repo = never_still(setup), setup.repo
+    held, go_on = threading.Event(), threading.Event()
+
+    def slow(at: CommitID) -> CommitID:
+        held.set()
+        assert go_on.wait(10)
+        return at
+
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(landing.land, lake, repo, "main", slow)
+        assert held.wait(10)
+        rest = [pool.submit(merge.merge, lake, repo, f"racer-{n}", "main") for n in range(3)]
+        while len(lake.lines[repo.uid, "main"].waiting) < 3:
+            pass
+        go_on.set()
+        first.result()
+        for n, future in enumerate(rest):
+            error = future.exception()
+            assert isinstance(error, ContentionError)
+            merge.merge(setup.again(), repo, f"racer-{n}", "main", hint=error.hint)
+    assert set(shown(setup.lake, repo, "main")) == {"base", "ahead", *(f"own/{n}" for n in range(3))}
+
+
+def test_a_hint_that_cannot_be_given_changes_nothing_about_the_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> str:
+        raise UnavailableError(Kind.STORE_UNAVAILABLE, "the store is away")
+
+    monkeypatch.setattr(hints, "give", away)
+    assert give_up(racing(1), "racer-0").hint == ""
 
 
 def test_hints_that_are_forged_foreign_or_stale_are_refused() -> None:

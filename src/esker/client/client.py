@@ -217,7 +217,11 @@ class Client:
         self.call("DELETE", "repositories", repo, "branches", name)
 
     def layers(self, repo: str, branch: str) -> list[Document]:
-        return _results(self.call("GET", "repositories", repo, "branches", branch, "layers"))
+        return _results(self.staged(repo, branch))
+
+    def staged(self, repo: str, branch: str) -> Document:
+        """Its layers, as `results`, and since when they are being compacted, if they are."""
+        return _document(self.call("GET", "repositories", repo, "branches", branch, "layers"))
 
     def compact(self, repo: str, branch: str, *, minor: bool = False) -> bool:
         """Whether there was anything to fold."""

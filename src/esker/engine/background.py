@@ -5,11 +5,14 @@ All of it may be done by several processes at once, or by none for a while.
 
 import logging
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from esker.engine import compaction, repositories, sensor
 from esker.engine.cleaning import clean_now_and_then
 from esker.engine.lake import Lake
+from esker.engine.sensor import Due
 from esker.errors import EskerError
 
 _ROUND_S: Final = 30.0
@@ -39,35 +42,48 @@ class Background:
 
     def _run(self) -> None:
         noticed = sensor.of(self._lake).noticed
-        if self._look_first:
-            try:
-                look_at_all(self._lake)
-            except EskerError as error:
-                _LOG.warning("looking for branches to compact: %s", error)
         while not self._stopped:
-            noticed.wait(_ROUND_S)
+            if self._look_first:
+                self._look_first = not _done("looking for branches to compact", lambda: look_at_all(self._lake))
+            work(self._lake)
             if not self._stopped:
-                work(self._lake)
+                noticed.wait(_ROUND_S)
 
 
 def look_at_all(lake: Lake) -> None:
-    """Have the Sensor look at every branch on which anything is staged: a former process may have left some."""
+    """Have the Sensor look at every branch on which anything is staged, and clean everywhere: a former process may have
+    left some."""
     for repo in repositories.every(lake):
+        clean_now_and_then(lake, repo)
         for name, record in lake.branches(repo).page("", 1000):
             if not record.clean:
                 sensor.of(lake).look_at(repo, name)
 
 
 def work(lake: Lake) -> None:
-    """Compact what is due, and clean where it is time."""
+    """Compact what is due, and clean where it is time. What could not be compacted now is looked at again later."""
     for due in sensor.of(lake).take():
-        try:
-            record = lake.branches(due.repo).find(due.branch)
-            how = record and sensor.of(lake).verdict(due.repo, due.branch, record)
-            if how:
-                compaction.compact(lake, due.repo, due.branch, how)
-            clean_now_and_then(lake, due.repo)
-        except EskerError as error:
-            _LOG.warning("compacting %r of %r: %s", due.branch, due.repo.name, error)
+        if not _done(f"compacting {due.branch!r} of {due.repo.name!r}", partial(_compact, lake, due)):
+            sensor.of(lake).look_at_later(due)
     for cleaner in list(lake.cleaners.values()):
-        clean_now_and_then(lake, cleaner.repo)
+        _done(f"cleaning {cleaner.repo.name!r}", partial(clean_now_and_then, lake, cleaner.repo))
+
+
+def _compact(lake: Lake, due: Due) -> None:
+    record = lake.branches(due.repo).find(due.branch)
+    how = record and sensor.of(lake).verdict(due.repo, due.branch, record)
+    if how and not compaction.compact(lake, due.repo, due.branch, how):
+        sensor.of(lake).look_at_later(due)  # somebody is at it, or died over it
+
+
+def _done(what: str, work: Callable[[], object]) -> bool:
+    """Whether it went well. Else it is logged: a thread that ended would be missed by nobody."""
+    try:
+        work()
+    except EskerError as error:
+        _LOG.warning("%s: %s", what, error)
+        return False
+    except Exception:  # noqa: BLE001 - whatever it was, the next is another matter
+        _LOG.exception("%s: a mistake of ours", what)
+        return False
+    return True

@@ -1,6 +1,7 @@
 """Branches: create, list, look into, delete."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -50,8 +51,17 @@ class LayerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """0: not known."""
 
 
-def layers(lake: Lake, repo: Repository, name: str) -> list[LayerInfo]:
-    """What a reader of the branch goes through, top first: nothing, of a clean one."""
+class Staged(NamedTuple):
+    """What lies over the commit of a branch."""
+
+    layers: list[LayerInfo]
+    """As a reader goes through them, top first: none, of a clean branch."""
+    compacting_since_ms: int | None
+    """When somebody began to fold them, who is at it still, or was stopped."""
+
+
+def staged(lake: Lake, repo: Repository, name: str) -> Staged:
+    """What is staged on a branch, for people to look at."""
     record = lake.branches(repo).get(name)
     found = []
     for layer in record.layers:
@@ -67,7 +77,7 @@ def layers(lake: Lake, repo: Repository, name: str) -> list[LayerInfo]:
     if record.compacted:
         rows = lake.past(repo).size(record.compacted)
         found.append(LayerInfo(level="compacted", id=digest_of(record.compacted), rows=rows))
-    return found
+    return Staged(found, record.claim.started_ms if record.claim else None)
 
 
 def _of_tables(level: str, layer: Layer) -> LayerInfo:

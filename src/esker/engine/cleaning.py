@@ -30,22 +30,26 @@ _ROUNDS_A_GRACE: Final = 4
 
 
 def clean_now_and_then(lake: Lake, repo: Repository) -> None:
-    """A round of cleaning, if the last of this process is a while ago: for whoever has no cleaner running."""
+    """A round of cleaning, if the last of this process is a while ago."""
     now_s = lake.world.monotonic_s()
-    cleaner = lake.cleaners.get(repo.uid)
-    if cleaner is None:
-        cleaner = lake.cleaners.setdefault(repo.uid, Cleaner(lake, repo))
+    cleaner = _cleaner(lake, repo)
     if now_s - cleaner.ran_s >= lake.settings.grace_s / _ROUNDS_A_GRACE:
         with suppress(EskerError):  # whoever came here has done what he came for; the next round goes on
             cleaner.run()
 
 
 def relieve(lake: Lake, repo: Repository, branch: str, record: Branch) -> None:
-    """Hand over what the branch dropped if that is much: perhaps nobody cleans here, and the record, which everybody
-    reads, must not grow for ever."""
+    """Something fell off the branch: have its repository cleaned, if anybody cleans in this process. Perhaps nobody
+    does, and the record, which everybody reads, must not grow for ever: if it is much, hand it over now."""
+    _cleaner(lake, repo)
     if len(record.dropped) >= _DROPPED_MAX:
         with suppress(EskerError):
             hand_over(lake, repo, branch, record)
+
+
+def _cleaner(lake: Lake, repo: Repository) -> "Cleaner":
+    found: Cleaner | None = lake.cleaners.get(repo.uid)
+    return found or lake.cleaners.setdefault(repo.uid, Cleaner(lake, repo))
 
 
 def hand_over(lake: Lake, repo: Repository, branch: str, record: Branch) -> None:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from esker.activity import step
-from esker.engine import cleaning, metrics, protection
+from esker.engine import cleaning, metrics, protection, sensor
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
 from esker.engine.snapshots import folding
@@ -81,6 +81,7 @@ def commit(
             with step("advance"):
                 landed = branches.update(branch, partial(Branch.advanced, commit=made, basis=basis))
             if landed:
+                sensor.of(lake).changed(repo, branch, landed)
                 cleaning.relieve(lake, repo, branch, landed)
                 return made
         record = branches.get(branch)

@@ -10,17 +10,19 @@ is lost. A commit takes the claim, so it never waits for a compaction, nor folds
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
 
 from esker.activity import step
-from esker.engine import cleaning, layers, metrics
+from esker.engine import cleaning, layers, metrics, sensor
 from esker.engine.commit import drop, fold
-from esker.engine.lake import Lake
+from esker.engine.lake import Lake, kept
 from esker.engine.policy import Compaction
 from esker.engine.snapshots import folding
+from esker.errors import EskerError
 from esker.format.names import digest_of
 from esker.model import Claim, Layer, Repository, Table
 from esker.refs.records import Basis, Branch
@@ -59,8 +61,13 @@ def compact(lake: Lake, repo: Repository, branch: str, how: Compaction, *, force
             return False
         basis = seen.basis()
         minor = how is Compaction.MINOR or seen.layers_only
-        with folding(lake, repo, branch, basis):
-            return (_minor if minor else _major)(lake, repo, branch, basis, claim)
+        try:
+            with folding(lake, repo, branch, basis):
+                return (_minor if minor else _major)(lake, repo, branch, basis, claim)
+        except EskerError:
+            with suppress(EskerError):  # then it grows stale
+                branches.update(branch, partial(Branch.unclaimed, claim=claim))
+            raise
 
 
 def _minor(lake: Lake, repo: Repository, branch: str, basis: Basis, claim: Claim) -> bool:
@@ -81,6 +88,7 @@ def _major(lake: Lake, repo: Repository, branch: str, basis: Basis, claim: Claim
 def _landed(lake: Lake, repo: Repository, branch: str, change: Callable[[Branch], Branch | None]) -> bool:
     landed = lake.branches(repo).update(branch, change)
     if landed:
+        sensor.of(lake).changed(repo, branch, landed)
         cleaning.relieve(lake, repo, branch, landed)
     return landed is not None
 
@@ -91,18 +99,19 @@ def levelled(lake: Lake, repo: Repository, where: str, over: Changes, l2: Layer 
     tables = lake.tables(repo)
     under = l2.tables if l2 else ()
     deletes = over.deletes if l2 is None else (*over.deletes, *tables.deletes(l2).between(b"", None))
-    kept: list[Table] = []
-    for run, rows in _runs(over, under):
-        if not rows.num_rows and not any(_is_deleted(table, over.deletes) for table in run):
-            kept += run
-            continue
-        older = pa.concat_tables([NO_CHANGES, *(tables.rows(table) for table in run)]).combine_chunks()
-        folded = Changes(rows, over.deletes).over(Changes(older)).rows
-        kept += tables.write(folded, where) if folded.num_rows else ()
-    described = layers.write(lake, repo, where, Changes(NO_CHANGES, minimal(deletes)))
+    found: list[Table] = []
+    with lake.past(repo).writing_behind():
+        for run, rows in _runs(over, under):
+            if not rows.num_rows and not any(_is_deleted(table, over.deletes) for table in run):
+                found += run
+                continue
+            older = pa.concat_tables([NO_CHANGES, *(tables.rows(table) for table in run)]).combine_chunks()
+            folded = Changes(rows, over.deletes).over(Changes(older)).rows
+            found += tables.write(folded, where) if folded.num_rows else ()
+        described = layers.write(lake, repo, where, Changes(NO_CHANGES, minimal(deletes)))
     return Layer(
         id=described.id,
-        tables=tuple(kept),
+        tables=tuple(found),
         deletes=described.deletes,
         more_deletes=described.more_deletes,
         made_ms=described.made_ms,
@@ -138,7 +147,7 @@ def _is_deleted(table: Table, deletes: tuple[str, ...]) -> bool:
 
 def _is_stale(lake: Lake, repo: Repository, branch: str, claim: Claim) -> bool:
     now_s = lake.world.monotonic_s()
-    claim_id, since_s = lake.claims.setdefault((repo.uid, branch), (claim.id, now_s))
+    claim_id, since_s = kept(lake.claims, (repo.uid, branch), lambda: (claim.id, now_s))
     if claim_id != claim.id:
         lake.claims[repo.uid, branch] = (claim.id, now_s)
         since_s = now_s

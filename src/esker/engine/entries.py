@@ -260,6 +260,7 @@ def _stage(lake: Lake, repo: Repository, branch: str, path: str, value: bytes) -
                 return
             written = written or stored
             if stored and lake.branches(repo).get(branch).token == record.token:
+                sensor.of(lake).wrote(repo, branch, record.token, deletes=value == tokens.TOMBSTONE)
                 return
             if not stored and lake.open_tokens.pop(key, None) is None:
                 _rotate_if_open(lake, repo, branch, record)
@@ -287,6 +288,7 @@ def _stage_if_absent(lake: Lake, repo: Repository, branch: str, path: str, value
         if is_late(lake, seen_s) and not has_layers(lake, repo, branch, record):
             continue  # what fell off the branch may have been taken away before it was looked at
         if _put(lake, repo, record, path, value, staged.version if staged else None) is Guarded.STORED:
+            sensor.of(lake).wrote(repo, branch, record.token, deletes=0)
             return
         _rotate_if_open(lake, repo, branch, record)
     raise _overtaken(repo, branch)

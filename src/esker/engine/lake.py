@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from esker.model import Layer, Repository
 from esker.refs.branches import Branches
@@ -18,6 +18,11 @@ from esker.stores.kv import KVStore
 from esker.stores.open_blobs import open_blobs, split_url
 from esker.tree.past import Past
 from esker.world import REAL, World
+
+V = TypeVar("V")
+
+BRANCHES_MAX: Final = 10_000
+"""Of which a process keeps more than what its callers hold."""
 
 
 @dataclass(frozen=True)
@@ -108,3 +113,14 @@ class Lake:
     def stack_of(self, repo: Repository, layers: tuple[Layer, ...]) -> Stack:
         """These layers, newest first, to read."""
         return Stack(self.kv, self.tables(repo), layers)
+
+
+def kept(states: dict[tuple[str, str], V], key: tuple[str, str], make: Callable[[], V]) -> V:
+    """What is kept of a branch, made if nothing is. When it is too many, all are forgotten: it may only make work
+    cheaper, and whoever is at one goes on with it, as another process would."""
+    found = states.get(key)
+    if found is None:
+        if len(states) >= BRANCHES_MAX:
+            states.clear()
+        found = states.setdefault(key, make())
+    return found

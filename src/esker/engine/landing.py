@@ -14,13 +14,14 @@ otherwise never have been there.
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import Final, NamedTuple
 
 from esker.activity import step
 from esker.engine import metrics
 from esker.engine.commit import drop, fold
-from esker.engine.lake import Lake
+from esker.engine.lake import Lake, kept
 from esker.engine.snapshots import folding
 from esker.errors import ContentionError, EskerError, InvalidError, Kind, PreconditionError
 from esker.format.names import digest_of
@@ -75,7 +76,7 @@ def land(
     """Move `branch` from its head to what `make` makes of it: the commit. With `expected`, PreconditionError unless
     that is the head. `wanted` raises once it is not to land any more; it is asked after the record that the swap
     replaces was read. What protects the branch is for the caller to check."""
-    line = lake.lines.setdefault((repo.uid, branch), Line())
+    line: Line = kept(lake.lines, (repo.uid, branch), Line)
     request = _Request(lake, make, expected, wanted)
     with line.lock:
         line.waiting.append(request)
@@ -113,7 +114,7 @@ def _serve(lake: Lake, repo: Repository, branch: str, batch: Sequence[_Request])
     try:
         outcomes = _land_all(lake, repo, branch, batch)
     except EskerError as error:
-        outcomes = [error] * len(batch)
+        outcomes = [copy(error) for _ in batch]  # each is raised in a thread of its own, which may add to it
     finally:
         interrupted = ContentionError(Kind.CONTENTION, "whoever was landing this was interrupted: try again")
         for at, request in enumerate(batch):

@@ -7,7 +7,6 @@ A lost swap is swapped again, and nothing is written again.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -49,8 +48,7 @@ def lay(lake: Lake, repo: Repository, branch: str, layer: Layer) -> Branch:
 
     installed = branches.update(branch, on_top)
     assert installed is not None, "a layer can always be laid on top"
-    with suppress(EskerError):  # what only compaction needs to know must not make a failure of it
-        sensor.of(lake).appended(repo, branch, installed)
+    sensor.of(lake).changed(repo, branch, installed)
     return installed
 
 
@@ -107,8 +105,7 @@ def lay_upon(lake: Lake, repo: Repository, branch: str, decide: Callable[[Branch
 
         installed = branches.update(branch, on_top)
         if installed:
-            with suppress(EskerError):
-                sensor.of(lake).appended(repo, branch, installed)
+            sensor.of(lake).changed(repo, branch, installed)
             return True
     raise ContentionError(Kind.CONTENTION, f"branch {branch!r} of {repo.name!r} kept changing: try again")
 

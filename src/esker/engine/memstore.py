@@ -19,7 +19,7 @@ from copy import copy
 from typing import Final
 
 from esker.engine import layers, metrics, pressure
-from esker.engine.lake import Lake
+from esker.engine.lake import Lake, kept
 from esker.errors import ContentionError, EskerError, Kind, OutcomeUnknownError
 from esker.model import Entry, Repository, Staging
 from esker.streams.entries import changes_of
@@ -136,7 +136,7 @@ def put_if_absent(lake: Lake, repo: Repository, branch: str, entry: Entry) -> bo
 
 def _share(lake: Lake, repo: Repository, branch: str, step: Writes | str | Entry) -> _Batch:
     """Take part in a batch, until it is done."""
-    store = lake.memstores.setdefault((repo.uid, branch), Memstore())
+    store: Memstore = kept(lake.memstores, (repo.uid, branch), Memstore)
     batch, leads = _join(lake, store, branch, step)
     if leads:
         _lead(lake, repo, branch, store, batch)

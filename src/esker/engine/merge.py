@@ -6,6 +6,7 @@ remembers what the source changed, and what became of each range of the destinat
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from esker.activity import step
@@ -15,7 +16,7 @@ from esker.engine.lake import Lake
 from esker.engine.landing import land
 from esker.engine.protection import Action
 from esker.engine.refs import commit_of
-from esker.errors import ConflictError, ContentionError, InvalidError, Kind
+from esker.errors import ConflictError, ContentionError, EskerError, InvalidError, Kind
 from esker.format.names import digest_of
 from esker.model import Commit, CommitID, FileName, Repository
 from esker.refs import history
@@ -69,8 +70,8 @@ def merge(
     try:
         return land(lake, repo, branch, make, expected=expected_head)
     except ContentionError as error:
-        if memo.known:
-            error.hint = hints.give(*terms, memo.known[-1])
+        with suppress(EskerError):  # without a hint, the next try works it out again
+            error.hint = hints.give(*terms, memo.known[-1]) if memo.known else ""
         raise
 
 

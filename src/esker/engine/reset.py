@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esker.engine import cleaning, layers, metrics, protection
+from esker.engine import cleaning, layers, metrics, protection, sensor
 from esker.engine.entries import check_path, check_prefix
 from esker.engine.lake import Lake
 from esker.engine.protection import Action
@@ -36,6 +36,7 @@ def reset(lake: Lake, repo: Repository, branch: str) -> None:
     branches = lake.branches(repo)
     done = branches.update(branch, lambda record: record.reset(branches.fresh_token()))
     if done:
+        sensor.of(lake).changed(repo, branch, done)
         cleaning.relieve(lake, repo, branch, done)
 
 

@@ -7,11 +7,13 @@ took off a branch is no longer in its record.
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from esker.engine import metrics, policy
 from esker.engine.lake import Lake
 from esker.engine.policy import Compaction, Load
+from esker.errors import EskerError
 from esker.model import Layer, Repository, Token
 from esker.refs.records import Branch
 from esker.staging import tokens
@@ -22,6 +24,9 @@ _LOOK_AFTER: Final = 1000
 
 _TOKENS_MAX: Final = 10_000
 """Whose counts are remembered. One that is forgotten is counted again."""
+
+_BRANCHES_MAX: Final = 10_000
+"""Whose writes are counted. One that is forgotten begins at nothing."""
 
 
 class Due(NamedTuple):
@@ -60,22 +65,29 @@ class Sensor:
         with self._lock:
             if token in self._tombstones:
                 self._tombstones[token] += deletes
+            if len(self._writes) >= _BRANCHES_MAX:
+                self._writes.clear()
             writes = self._writes.get(key, 0) + 1
             self._writes[key] = writes % _LOOK_AFTER
             if writes == _LOOK_AFTER:
                 self._notice(repo, branch)
 
-    def appended(self, repo: Repository, branch: str, record: Branch) -> None:
-        """A layer was laid on a branch."""
+    def changed(self, repo: Repository, branch: str, record: Branch) -> None:
+        """Layers were laid on a branch, or taken off it. Nothing goes wrong here that anybody has to know."""
         self._measure(repo, branch, record)
-        if policy.due(self._load_of(repo, record, ())):
-            with self._lock:
-                self._notice(repo, branch)
+        with suppress(EskerError):
+            if policy.due(self._load_of(repo, record, ())):
+                self.look_at(repo, branch)
 
     def look_at(self, repo: Repository, branch: str) -> None:
         """Somebody should: after a start, say."""
         with self._lock:
             self._notice(repo, branch)
+
+    def look_at_later(self, due: Due) -> None:
+        """As `look_at`, when there is something else to do, too."""
+        with self._lock:
+            self._due[due.repo.uid, due.branch] = due
 
     def take(self) -> list[Due]:
         """The branches that may need compaction, to be looked at by the caller."""
@@ -110,6 +122,8 @@ class Sensor:
             return self._tombstones.setdefault(layer.token, count)
 
     def _load_of(self, repo: Repository, record: Branch, counted: Sequence[int]) -> Load:
+        if record.layers_only:
+            return Load(len(record.sealed), 0, 0, 0)  # no tree will ever take in the rest
         lake = self._lake
         l2_rows = record.l2.count if record.l2 else 0
         tree_rows = 0

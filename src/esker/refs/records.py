@@ -110,6 +110,10 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Sealed, and about to be folded by who holds `claim`: nobody else's compaction will land."""
         return self if self.clean else msgspec.structs.replace(self.rotated(fresh), claim=claim)
 
+    def unclaimed(self, claim: Claim) -> "Branch":
+        """For others to claim, if `claim` still is the one that it has."""
+        return msgspec.structs.replace(self, claim=None) if self.claim and self.claim.id == claim.id else self
+
     def appended(self, layers: Sequence[Layer], fresh: Token) -> "Branch":
         """With layers, newest first, on top of all that was acknowledged before."""
         record = self.rotated(fresh)

@@ -555,6 +555,8 @@ class Appended(Body):
 
 class LayerList(Body):
     results: list[Layer]
+    compacting_since: int | None = None
+    """When somebody began to fold them, who is at it still, or was stopped."""
 
 
 class Compacted(Body):

@@ -226,7 +226,7 @@ def _layers(lake: Lake, repo: Repository, asked: Asked) -> list[Part]:
     def rows() -> Iterator[tuple[Any, ...]]:
         names = [asked.ref] if asked.ref else [name for name, _ in branch_verbs.every(lake, repo, hidden=True)]
         for name in names:
-            for place, layer in enumerate(branch_verbs.layers(lake, repo, name)):
+            for place, layer in enumerate(branch_verbs.staged(lake, repo, name).layers):
                 told = msgspec.structs.asdict(layer)
                 made_ms = told.pop("made_ms")
                 yield name, place, *(told[field] for field in _LAYER), made_ms * 1000 if made_ms else None

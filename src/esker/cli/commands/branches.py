@@ -66,7 +66,9 @@ def show_branch(session: Session, branch: arguments.BranchPlace) -> None:
     """
     at = places.whole_ref(branch)
     found = session.client.branch(at.repo, at.ref)
-    found["layers"] = session.client.layers(at.repo, at.ref)
+    staged = session.client.staged(at.repo, at.ref)
+    found["layers"] = staged["results"]
+    since = found["compacting_since"] = staged.get("compacting_since")
     if session.output.as_json:
         session.output.thing(found, ())
         return
@@ -76,6 +78,7 @@ def show_branch(session: Session, branch: arguments.BranchPlace) -> None:
             ("branch", found["id"]),
             ("commit", found["commit_id"]),
             ("staged", f"{len(found['layers'])} layers" if found["layers"] else "nothing"),
+            *([("compacting since", moment(since))] if since else []),
         ],
     )
     rows = (

@@ -3,7 +3,7 @@
 import falcon
 
 from esker.auth import Need
-from esker.engine import cleaning, commit, refs
+from esker.engine import commit, refs
 from esker.server import wire
 from esker.server.api.answers import commit_of
 from esker.server.call import Call, NoQuery, Operation
@@ -33,7 +33,6 @@ def make_commit(call: Call[CommitQuery, wire.CommitCreation]) -> wire.Commit:
         date_ms=None if body.date is None else body.date * 1000,
         allow_empty=bool(body.allow_empty),
     )
-    cleaning.clean_now_and_then(call.lake, repo)
     return commit_of(call.lake, repo, made)
 
 

@@ -59,8 +59,10 @@ def append_layer(call: Call[LayerQuery, None]) -> wire.Appended:
 
 def list_layers(call: Call[NoQuery, None]) -> wire.LayerList:
     """What a reader of a branch goes through, top first: nothing, of one on which nothing is staged."""
-    found = branches.layers(call.lake, call.repo, call.path["branch"])
+    found = branches.staged(call.lake, call.repo, call.path["branch"])
+    since_ms = found.compacting_since_ms
     return wire.LayerList(
+        compacting_since=None if since_ms is None else since_ms // 1000,
         results=[
             wire.Layer(
                 level=layer.level,
@@ -73,8 +75,8 @@ def list_layers(call: Call[NoQuery, None]) -> wire.LayerList:
                 prefix_deletes=layer.deletes,
                 creation_date=layer.made_ms // 1000,
             )
-            for layer in found
-        ]
+            for layer in found.layers
+        ],
     )
 
 
