@@ -43,7 +43,7 @@ from esker.tree.pieces import Piece
 
 SOURCES_MAX: Final = 1000
 
-_KIND: Final = "import"
+KIND: Final = "import"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +55,19 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     inventory: str = ""
     """The address of a list of what lies below, to go by instead of the store's."""
 
+    @classmethod
+    def below(cls, url: str, destination: str, inventory: str = "") -> "Source":
+        """All that lies in the directory at a URL, by its store or by the inventory at another, to below another."""
+        ends = destination if not destination or destination.endswith("/") else f"{destination}/"
+        address = elsewhere.address_of(f"{url.rstrip('/')}/")
+        listed = elsewhere.address_of(inventory) if inventory else ""
+        return cls(kind="common_prefix", address=address, destination=ends, inventory=listed)
+
+    @classmethod
+    def at(cls, url: str, destination: str) -> "Source":
+        """The object at a URL, to a path."""
+        return cls(kind="object", address=elsewhere.address_of(url), destination=destination)
+
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
     """What an import was told, in its task."""
@@ -64,6 +77,8 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     committer: str
     metadata: dict[str, str]
+    stage: str = ""
+    """Where an import that this one goes on with kept what it had done."""
 
 
 def start(
@@ -75,6 +90,7 @@ def start(
     message: str = "",
     committer: str = "",
     metadata: Mapping[str, str] = NO_METADATA,
+    stage: str = "",
 ) -> str:
     """Write down an import onto a clean branch: its id, for `run`. InvalidError if a source has to do with the data of
     a repository; where else sources may lie is for the caller to check."""
@@ -94,8 +110,9 @@ def start(
         message=message or "Import objects",
         committer=committer,
         metadata=dict(metadata),
+        stage=stage,
     )
-    return tasks.start(lake, repo, _KIND, about=f"to {branch}", details=details).id
+    return tasks.start(lake, repo, KIND, about=f"to {branch}", details=details).id
 
 
 def _check_elsewhere(lake: Lake, sources: Sequence[Source]) -> None:
@@ -118,7 +135,7 @@ def status(lake: Lake, repo: Repository, branch: str, name: str) -> Task:
         task = tasks.get(lake, repo, name)
     except NotFoundError:
         task = None
-    if task is None or task.kind != _KIND or task.details_as(Details).branch != branch:
+    if task is None or task.kind != KIND or task.details_as(Details).branch != branch:
         raise NotFoundError(Kind.IMPORT_NOT_FOUND, f"no import {name!r} on {branch!r} of {repo.name!r}")
     return task
 
@@ -136,7 +153,11 @@ def run(lake: Lake, repo: Repository, name: str) -> None:
     with suppress(EskerError), tasks.working(lake, repo, task) as work:
         work.check()
         commit = _import(lake, repo, work)
-        work.summary = {"commit": commit, "tree": digest_of(lake.commits(repo).get(commit).tree)}
+        work.summary = summary_of(lake, repo, commit)
+
+
+def summary_of(lake: Lake, repo: Repository, commit: CommitID) -> dict[str, int | str]:
+    return {"commit": commit, "tree": digest_of(lake.commits(repo).get(commit).tree)}
 
 
 @metrics.measured("import")
@@ -151,9 +172,9 @@ def _import(lake: Lake, repo: Repository, work: Work) -> CommitID:
             (source.destination, [pieces.write(trees, _found(lake, repo, source, work), [head])])
             for source in sorted(_prefixes(told.sources), key=lambda source: source.destination)
         ]
-        rest = _sorted(rows for source in _objects(told.sources) for rows in _found(lake, repo, source, work))
+        rest = in_order(rows for source in _objects(told.sources) for rows in _found(lake, repo, source, work))
     else:
-        rows = _sorted(rows for source in told.sources for rows in _found(lake, repo, source, work))
+        rows = in_order(rows for source in told.sources for rows in _found(lake, repo, source, work))
         for prefix in regions:
             below = rows.slice(*_slice(only_chunk(rows["path"]), prefix))
             built.append((prefix, [pieces.write(trees, [below])]))
@@ -218,7 +239,7 @@ def _objects(sources: Iterable[Source]) -> list[Source]:
 def _found(lake: Lake, repo: Repository, source: Source, work: Work) -> Iterator[pa.Table]:
     """What a source holds, as entries. InvalidError if that is nothing."""
     count = 0
-    for rows in _listing(lake, repo, source):
+    for rows in listing(lake, repo, source):
         count += rows.num_rows
         work.add(objects=rows.num_rows)
         yield rows
@@ -231,7 +252,7 @@ def nothing_below(source: Source) -> InvalidError:
     return InvalidError(Kind.INVALID_ADDRESS, f"there is nothing below {source.address}{listed}")
 
 
-def _listing(lake: Lake, repo: Repository, source: Source) -> Iterator[pa.Table]:
+def listing(lake: Lake, repo: Repository, source: Source) -> Iterator[pa.Table]:
     def locate(address: str) -> tuple[BlobStore, str]:
         return lake.locate(repo, address)
 
@@ -247,7 +268,7 @@ def _listing(lake: Lake, repo: Repository, source: Source) -> Iterator[pa.Table]
         yield from elsewhere.listing(blobs, root, name, source.destination)
 
 
-def _sorted(tables: Iterable[pa.Table]) -> pa.Table:
+def in_order(tables: Iterable[pa.Table]) -> pa.Table:
     """All rows in order of path; of several with one path, the last."""
     table = pa.concat_tables([NO_ENTRIES, *tables]).combine_chunks()
     at = pa.array(range(table.num_rows), pa.int64())

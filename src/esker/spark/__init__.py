@@ -8,6 +8,7 @@ Nothing here is imported by the rest of the package, and pyspark only where a se
 
 from esker.spark.config import spark_config
 from esker.spark.frames import diff, entries, growths, layers, log, refs, register, sizes
+from esker.spark.importing import import_objects
 from esker.spark.session import configure, session
 from esker.spark.transaction import Transaction, once, transaction
 
@@ -17,6 +18,7 @@ __all__ = [
     "diff",
     "entries",
     "growths",
+    "import_objects",
     "layers",
     "log",
     "once",
