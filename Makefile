@@ -74,6 +74,10 @@ docs: .venv/.ready ## Build the documentation as a site, in build/site
 bench: .venv/.ready ## All benchmarks (ARGS=--quick: small sizes)
 	$(BIN)/python -m bench $(ARGS)
 
+.PHONY: dist
+dist: .venv/.ready $(JAR) ## Build wheel and sdist, with the jar, into dist/
+	scripts/dist.sh
+
 .PHONY: lock
 lock: ## Resolve the dependencies anew into requirements.lock
 	"$$(scripts/python.sh)" -m venv build/lock
