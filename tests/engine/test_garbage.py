@@ -1,134 +1,22 @@
 """Collecting garbage: after any history, what refs reach is there, and what they do not reach goes, when it is time."""
 
 import random
-from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final
+from pathlib import Path
 
 import pytest
 
-from esker.engine import branches, commit, compaction, entries, garbage, jobs, merge, objects, reset, retention, stashes
+import esker
+from esker.engine import branches, dumps, entries, garbage, jobs, merge, reset, retention, stashes, steps, tasks
 from esker.engine.cleaning import Cleaner
-from esker.engine.policy import Compaction
 from esker.engine.retention import BranchRetention, Retention
-from esker.errors import EskerError, Kind
-from esker.model import CommitID, Entry, FileName
+from esker.errors import ConflictError, EskerError, ForbiddenError, InvalidError, Kind
+from esker.model import Entry
 from esker.refs import tags
-from esker.staging import tokens
-from esker.stores.blob_memory import MemoryBlobs
-from esker.stores.kv_memory import MemoryKV
 from esker.streams.entries import changes_of
 from esker.streams.rows import Changes
-from tests.engine.lakes import AT_ONCE, Clock, Setup, committed, head, kind_of, new_setup, shown
-
-GRACE_S: Final = 1000.0
-PATHS: Final = [f"{directory}/{name}" for directory in "abc" for name in range(4)]
-
-
-class Worn:
-    """A lake with a history, and a clock that can be put forward."""
-
-    def __init__(self) -> None:
-        self.clock = Clock()
-        self.blobs = MemoryBlobs(self.clock)
-        self.setup: Setup = new_setup(MemoryKV(), self.blobs, AT_ONCE, self.clock)
-        self.lake, self.repo = self.setup.lake, self.setup.repo
-
-    def wait(self, seconds: float) -> None:
-        self.clock.ms += int(seconds * 1000)
-        self.clock.passed_s += seconds
-
-    def put(self, path: str, branch: str = "main", text: str = "x") -> Entry:
-        return objects.put(self.lake, self.repo, branch, path, [text.encode()])
-
-    def commit(self, branch: str = "main") -> CommitID:
-        return commit.commit(self.lake, self.repo, branch, "m")
-
-    def collect(self, *, dry_run: bool = False) -> garbage.Report:
-        return garbage.collect(self.lake, self.repo, grace_s=GRACE_S, dry_run=dry_run)
-
-    def collect_all(self) -> garbage.Report:
-        """Until nothing is left to collect: two marks, a grace time apart, of what is old enough."""
-        self.wait(GRACE_S + 1)
-        self.collect()
-        self.wait(GRACE_S + 1)
-        return self.collect()
-
-    def there(self, entry: Entry) -> bool:
-        return self.blobs.head(entry.address) is not None
-
-    def files(self) -> set[str]:
-        return {info.name for info in self.blobs.list() if not info.name.startswith("_esker/gc/")}
-
-
-def reachable(worn: Worn) -> set[str]:
-    """All files that any ref leads to, by reading all of it."""
-    lake, repo = worn.lake, worn.repo
-    found: set[str] = set()
-    commits: set[CommitID] = {tag.commit for _, tag in tags.every(lake.kv, repo.uid)}
-    trees: set[FileName] = set()
-    for name, record in lake.branches(repo).page("", 1000):
-        commits.add(record.commit)
-        found |= {entry.address for entry in shown(lake, repo, name).values()}
-        layers = [*record.layers, *(layer for stash in record.stashes.values() for layer in stash.layers)]
-        commits |= {stash.commit for stash in record.stashes.values()}
-        trees |= {record.compacted} if record.compacted else set()
-        for layer in layers:
-            found |= {f"_esker/staging/{file}.sst" for file in layer.files}
-            rows = lake.past(repo).read_layers([table.file for table in layer.tables])
-            found |= {address for table in rows for address in table["address"].to_pylist() if address}
-            if layer.token:
-                staged = tokens.changes(lake.kv, layer.token)
-                found |= set(staged["address"].to_pylist()) - {""}
-    for name in set(commits):
-        commits |= set(_ancestors(worn, name))
-    trees |= {lake.commits(repo).get(name).tree for name in commits}
-    for tree in trees:
-        found.add(f"_esker/metaranges/{tree}")
-        past = lake.past(repo)
-        found |= {f"_esker/ranges/{name}" for name in past.trees.metarange(tree).table["name"].to_pylist()}  # type: ignore[attr-defined]
-        found |= {address for table in past.scan(tree) for address in table["address"].to_pylist()}
-    return found
-
-
-def _ancestors(worn: Worn, name: CommitID) -> Iterator[CommitID]:
-    for parent in worn.lake.commits(worn.repo).get(name).parents:
-        yield parent
-        yield from _ancestors(worn, parent)
-
-
-def live_through(worn: Worn, dice: random.Random) -> None:
-    """One step of a life."""
-    lake, repo = worn.lake, worn.repo
-    branch = dice.choice(["main", "main", "dev", "x"])
-    path = dice.choice(PATHS)
-    match dice.randrange(16):
-        case 0 | 1 | 2 | 3:
-            worn.put(path, branch, str(dice.random()))
-        case 4:
-            entries.delete(lake, repo, branch, path)
-        case 5:
-            entries.delete_prefix(lake, repo, branch, path[:2])
-        case 6 | 7 | 8:
-            worn.commit(branch)
-        case 9:
-            branches.create(lake, repo, branch, "main")
-        case 10:
-            branches.delete(lake, repo, branch)
-        case 11:
-            reset.reset_prefix(lake, repo, branch, dice.choice(["", "a/", "b/"]))
-        case 12:
-            merge.merge(lake, repo, dice.choice(["main", "dev", "x"]), branch)
-        case 13:
-            compaction.compact(lake, repo, branch, dice.choice(list(Compaction)))
-        case 14:
-            name = dice.choice(["s", "t"])
-            (stashes.stash if dice.random() < 0.6 else stashes.pop)(lake, repo, branch, name)
-        case 15:
-            if dice.random() < 0.5:
-                tags.create(lake.kv, repo.uid, dice.choice(["v1", "v2"]), head(lake, repo, branch))
-            else:
-                merge.move(lake, repo, branch, "main~1")
+from tests.engine.lakes import committed, head, history_of, kind_of, shown
+from tests.engine.worn import DAY_S, GRACE_S, Worn, files, live_through
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -138,18 +26,18 @@ def test_what_refs_reach_stays_and_all_else_goes_after_any_history(seed: int) ->
     cleaner = Cleaner(worn.lake, worn.repo)
     for _ in range(120):
         with suppress(EskerError):  # there is no such branch, say
-            live_through(worn, dice)
+            live_through(worn.lake, worn.repo, dice)
         if dice.random() < 0.1:
             worn.wait(dice.choice([1.0, GRACE_S / 2, GRACE_S * 1.5]))
             worn.collect()
-            assert reachable(worn) <= worn.files()
+            assert worn.reachable() <= worn.files()
         if dice.random() < 0.1:
             cleaner.run()
     while cleaner.run():
         pass
-    reached = reachable(worn)
+    reached = worn.reachable()
     worn.collect_all()
-    assert worn.files() == reached == reachable(worn)
+    assert worn.files() == reached == worn.reachable()
 
 
 def test_nothing_goes_that_was_found_dead_only_once() -> None:
@@ -200,11 +88,10 @@ def test_what_came_back_to_life_between_two_marks_starts_over() -> None:
 
 def test_rules_let_go_of_commits_that_ceased_to_be_a_head_long_ago() -> None:
     worn = Worn()
-    day_s = 24 * 3600.0
     old = worn.put("a/1", text="old")
     worn.commit()
     branches.create(worn.lake, worn.repo, "slow", "main")
-    worn.wait(10 * day_s)
+    worn.wait(10 * DAY_S)
     newer = worn.put("a/1", text="newer")
     worn.commit()
     worn.put("a/1", text="newest")
@@ -216,12 +103,12 @@ def test_rules_let_go_of_commits_that_ceased_to_be_a_head_long_ago() -> None:
     worn.collect_all()
     assert worn.there(newer), "it was the head less than five days ago"
     assert worn.there(old), "and so was the one before it"
-    worn.wait(6 * day_s)
+    worn.wait(6 * DAY_S)
     worn.collect_all()
     assert not worn.there(old)
     assert not worn.there(newer)
     assert list(shown(worn.lake, worn.repo, "main")) == ["a/1"]
-    history = list(_ancestors(worn, head(worn.lake, worn.repo)))
+    _, *history = history_of(worn.lake, worn.repo)
     assert len(history) == 3, "commits stay in the log"
     again = worn.setup.again()
     assert kind_of(lambda: committed(again, worn.repo, history[0])) is Kind.MISSING_FILE
@@ -266,3 +153,172 @@ def test_a_stash_can_be_popped_though_its_commit_is_on_no_branch_any_more() -> N
     worn.lake = worn.setup.again()
     stashes.pop(worn.lake, worn.repo, "main", "s")
     assert list(shown(worn.lake, worn.repo, "main")) == ["b/1"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rules_of_any_kind_keep_what_they_say_after_any_history(seed: int) -> None:
+    """Days pass between the steps, so that some commits are let go of and others are not."""
+    dice = random.Random(100 + seed)
+    worn = Worn()
+    cleaner = Cleaner(worn.lake, worn.repo)
+    for _ in range(80):
+        with suppress(EskerError):
+            live_through(worn.lake, worn.repo, dice)
+        if dice.random() < 0.2:
+            worn.wait(dice.choice([0.2, 1, 3]) * DAY_S)
+    slow = (BranchRetention("dev", dice.choice([0, 2, 30])),)
+    retention.set_rules(worn.lake, worn.repo, Retention(default_days=dice.choice([0, 1, 5]), branches=slow))
+    while cleaner.run():
+        pass
+    worn.collect_all()
+    assert worn.files() == worn.reachable()
+    for branch in ("main", "dev", "x"):
+        if worn.lake.branches(worn.repo).find(branch):
+            assert list(history_of(worn.lake, worn.repo, branch)), "every log can be followed to its end"
+
+
+def test_with_zero_days_only_heads_and_tags_are_kept() -> None:
+    worn = Worn()
+    made = {}
+    for name in ("first", "tagged", "third", "head"):
+        made[name] = worn.put("a/1", text=name)
+        worn.commit()
+        if name == "tagged":
+            tags.create(worn.lake.kv, worn.repo.uid, "v1", head(worn.lake, worn.repo))
+    retention.set_rules(worn.lake, worn.repo, Retention(default_days=0))
+    worn.collect_all()
+    assert {name for name, entry in made.items() if worn.there(entry)} == {"tagged", "head"}
+
+
+def test_what_was_uploaded_and_is_not_linked_yet_stays_for_the_grace_time_and_then_twice() -> None:
+    worn = Worn()
+    worn.collect()
+    address = "data/00/uploaded"
+    worn.blobs.put(address, b"x")
+    worn.wait(GRACE_S - 10)
+    assert worn.collect().dead == 0, "too young to be looked at"
+    worn.wait(20)
+    assert worn.collect().dead == 1
+    worn.wait(GRACE_S - 20)
+    assert worn.collect().deleted == 0, "found dead not so long ago"
+    worn.wait(30)
+    assert worn.collect().by_prefix == {"data/": (1, 1)}
+    assert worn.blobs.head(address) is None
+
+
+def test_files_elsewhere_are_never_touched_and_own_ones_are_known_by_their_url_too() -> None:
+    worn = Worn()
+    inside, outside = "data/00/own", "elsewhere/data/00/x"
+    worn.blobs.put(inside, b"x")
+    worn.blobs.put(outside, b"x")
+    for path, address in (("own", f"{worn.repo.namespace}/{inside}"), ("other", "s3://bucket/elsewhere/data/00/x")):
+        entry = Entry(path=path, address=address, size=1, checksum="c", mtime_ms=0)
+        entries.put(worn.lake, worn.repo, "main", entry)
+    worn.commit()
+    worn.collect_all()
+    assert worn.blobs.head(inside) is not None
+    assert worn.blobs.head(outside) is not None
+
+
+def test_a_running_task_keeps_its_files_and_one_that_died_does_not() -> None:
+    worn = Worn()
+    task = tasks.start(worn.lake, worn.repo, "import")
+    worn.blobs.put(f"{task.data}part", b"x")
+    worn.wait(GRACE_S + 1)
+    tasks.update(worn.lake, worn.repo, task.id)
+    assert worn.collect().dead == 0
+    worn.collect_all()
+    worn.collect_all()
+    assert worn.blobs.head(f"{task.data}part") is None
+
+
+def test_it_leaves_a_task_and_no_files_of_its_own_but_its_note() -> None:
+    worn = Worn()
+    worn.put("a/1")
+    reset.reset(worn.lake, worn.repo, "main")
+    worn.wait(GRACE_S + 1)
+    found = worn.collect()
+    (task,) = tasks.every(worn.lake, worn.repo)
+    assert (task.kind, task.state, task.summary["dead"]) == ("gc", "done", found.dead)
+    assert task.progress["listed"] == found.listed - 1, "commits are not listed as files are"
+    own = [info.name for info in worn.blobs.list("_esker/gc/")]
+    assert len(own) == 1
+    worn.wait(GRACE_S + 1)
+    worn.collect()
+    assert not [name for name in own if worn.blobs.head(name)], "its place was taken"
+
+
+def test_what_a_killed_one_left_goes_with_the_next_one_days_later() -> None:
+    worn = Worn()
+    worn.blobs.put("_esker/gc/killed/listed-1", b"x")
+    worn.wait(GRACE_S + 1)
+    worn.collect()
+    assert worn.blobs.head("_esker/gc/killed/listed-1"), "it may be at work"
+    worn.wait(garbage.GRACE_S + 1)
+    worn.collect()
+    assert worn.blobs.head("_esker/gc/killed/listed-1") is None
+
+
+def test_one_that_is_told_to_stop_deletes_nothing() -> None:
+    worn = Worn()
+    dead = worn.put("a/1")
+    reset.reset(worn.lake, worn.repo, "main")
+    worn.wait(GRACE_S + 1)
+    worn.collect()
+    worn.wait(GRACE_S + 1)
+
+    def stop(what: str, _: int) -> None:
+        for task in tasks.every(worn.lake, worn.repo):
+            if what == "compared" and not task.over:
+                tasks.cancel(worn.lake, worn.repo, task.id)
+
+    with pytest.raises(ConflictError):
+        garbage.collect(worn.lake, worn.repo, grace_s=GRACE_S, progress=stop)
+    assert worn.there(dead)
+    assert worn.collect().deleted > 0
+
+
+@pytest.mark.parametrize("buckets", [1, 7])
+def test_many_buckets_delete_what_one_does(buckets: int) -> None:
+    class Several(steps.InTurn):
+        parallel = buckets
+
+    dice = random.Random(5)
+    worn = Worn()
+    for _ in range(120):
+        with suppress(EskerError):
+            live_through(worn.lake, worn.repo, dice)
+    for _ in range(2):
+        worn.wait(GRACE_S + 1)
+        report = garbage.collect(worn.lake, worn.repo, grace_s=GRACE_S, run=Several())
+    assert worn.files() == worn.reachable()
+    assert sum(count for count, _ in report.by_prefix.values()) == report.deleted > 20
+    assert list(report.by_prefix) == sorted(report.by_prefix)
+
+
+def test_repositories_that_share_a_place_know_nothing_of_each_other(tmp_path: Path) -> None:
+    with esker.open_lake(tmp_path.as_uri()) as lake:
+        shared = f"{tmp_path.as_uri()}/shared"
+        one, other = (lake.create_repository(name, namespace=f"{shared}/{name}") for name in ("one", "other"))
+        kept = one.branch("main").put("a", b"x")
+        one.branch("main").commit("m")
+        other.branch("main").put("b", b"x")
+        other.branch("main").reset()
+        before = files(one.engine, one.record)
+        for _ in range(2):
+            other.collect_garbage(grace_s=0)
+        assert files(one.engine, one.record) == before
+        assert one.ref("main").get("a") == b"x"
+        assert kept.address in before
+
+
+def test_a_repository_that_is_read_only_is_not_collected(tmp_path: Path) -> None:
+    with esker.open_lake(tmp_path.as_uri()) as lake, pytest.raises(ForbiddenError):
+        lake.create_repository("fixed", read_only=True).collect_garbage()
+
+
+def test_a_repository_whose_refs_are_not_restored_yet_is_not_collected() -> None:
+    worn = Worn()
+    bare = dumps.create_bare(worn.lake, "bare", "memory://elsewhere")
+    with pytest.raises(InvalidError, match="restore"):
+        garbage.collect(worn.lake, bare)

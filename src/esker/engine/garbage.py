@@ -2,7 +2,7 @@
 
     1. list     all files of the repository, before anything else is read
     2. touch    every branch, so that a swap that was stalled since before fails, and looks again
-    3. mark     what refs reach: trees of commits that the rules keep, layers, stashes, running jobs
+    3. mark     what refs reach: trees of commits that the rules keep, layers, stashes, running jobs and tasks
     4. compare  what was listed, is old enough and was not reached, is dead
     5. sweep    what has been dead for the grace time, at every mark since
     6. note     what is dead now, for the next mark
@@ -11,45 +11,49 @@ Nothing is deleted that was not found dead twice, a grace time apart: so whoever
 (a reader, a copy, a merge under way) has had that long. No operation may take half as long. What was listed is looked
 for after listing, so what is written meanwhile is not even considered. A crash leaves the sweep half done, and the next
 run goes on. Several may run at once: the notes of one of them are lost, and with them only time.
+
+Whatever grows with the number of objects is done by steps (`engine.steps`), which read and write files beside the
+repository's own and tell little; a runner has them done here, one after the other, or by Spark's executors. Both run
+the same code, so both delete the same. What is left to this process grows with commits and branches, not with objects.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from itertools import chain, islice
+from typing import Final, TypeVar
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from esker.activity import step
-from esker.engine import dumps, jobs, metrics, protection, retention
+from esker import activity
+from esker.engine import jobs, metrics, protection, retention, steps, tasks
 from esker.engine.lake import Lake
-from esker.errors import Kind, NotFoundError
+from esker.engine.steps import COMMITS, METADATA, NOTES, Compared, Here, InTurn, Piece, Plan, Runner, Stores
+from esker.engine.tasks import Work
+from esker.errors import ContentionError, CorruptError, InvalidError, Kind, NotFoundError
 from esker.model import Commit, CommitID, FileName, Layer, Repository, Token
 from esker.refs import tags
 from esker.refs.records import Branch
 from esker.staging import tokens
 from esker.stores.kv import items
-from esker.streams.arrays import bools, only_chunk
-from esker.streams.hashes import hash_paths
-from esker.tree.past import StoredPast
+from esker.streams.arrays import only_chunk
 
 GRACE_S: Final = 48 * 3600.0
 """Longer than an address that was given out for an upload may be linked, and than anything else that is under way."""
 
-_METADATA: Final = "_esker/"
-_NOTES: Final = "_esker/gc/"
-_DATA: Final = "data/"
-_COMMITS: Final = "commit "
-"""Before the id of a commit's record, in place of a file's name: no file begins so."""
-_BATCH: Final = 1000
-_DAY_MS: Final = 24 * 3600 * 1000
+BUCKET_ROWS: Final = 1_000_000
+"""Files whose names are compared at a time: some 150 MB."""
 
-_LISTED: Final = pa.schema([("name", pa.string()), ("size", pa.int64()), ("mtime_ms", pa.int64())])
-_DEAD: Final = pa.schema([("name", pa.string()), ("size", pa.int64()), ("since_ms", pa.int64())])
+_BUCKETS_MAX: Final = 1000
+_BATCH: Final = 1000
+_TREES: Final = 64
+"""Whose metaranges one step reads."""
+_MARKS_MAX: Final = 3
+_DAY_MS: Final = 24 * 3600 * 1000
+_TABLES: Final = f"{METADATA}staging/"
+
+A = TypeVar("A")
 
 Progress = Callable[[str, int], None]
 """Told what is being done, and how many of it are done."""
@@ -60,6 +64,8 @@ class Report(msgspec.Struct, kw_only=True):
 
     listed: int = 0
     listed_bytes: int = 0
+    marked: int = 0
+    """Addresses read in what refs reach: one is counted wherever it is named."""
     dead: int = 0
     """Not reached and old enough, this time."""
     dead_bytes: int = 0
@@ -76,8 +82,10 @@ class Report(msgspec.Struct, kw_only=True):
 class Note(msgspec.Struct, frozen=True, kw_only=True):
     """Where the names of what was dead at the last mark lie."""
 
-    file: str
+    files: tuple[str, ...] = ()
     at_ms: int
+    listed: int = 0
+    """How many files there were."""
     format_version: int = 1
 
 
@@ -97,34 +105,246 @@ class Reached:
     tables: set[FileName] = field(default_factory=set)
     tokens: set[Token] = field(default_factory=set)
     prefixes: set[str] = field(default_factory=set)
-    """Below which everything is: of running jobs."""
+    """Below which everything is: of running jobs and tasks."""
 
 
 @metrics.measured("collect-garbage")
 def collect(
-    lake: Lake, repo: Repository, *, grace_s: float = GRACE_S, dry_run: bool = False, progress: Progress | None = None
+    lake: Lake,
+    repo: Repository,
+    *,
+    grace_s: float = GRACE_S,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    stores: Stores | None = None,
+    run: Runner | None = None,
 ) -> Report:
-    """Collect the repository's garbage. A dry run changes nothing but what the next mark goes by."""
+    """Collect the repository's garbage. A dry run changes nothing but what the next mark goes by.
+
+    `run` has the steps done elsewhere, by whoever can open `stores`; by default they are done here. ContentionError if
+    the repository kept changing under the mark.
+    """
     protection.check_writable(repo)
-    tell = progress or (lambda _what, _count: None)
-    now_ms = lake.world.now_ms()
-    listed = _list(lake, repo, tell)
-    touch(lake, repo)
-    reached = reach(lake, repo, now_ms)
-    dead = _dead(lake, repo, listed, reached, now_ms - int(grace_s * 1000), tell)
-    dead = _since(lake, repo, dead, now_ms)
-    due = dead.filter(pc.less_equal(dead["since_ms"], now_ms - int(grace_s * 1000)))
-    report = _report(listed, dead, due, grace_s, dry_run)
-    left = dead
+    if lake.branches(repo).find(repo.default_branch) is None:
+        raise InvalidError(
+            Kind.BRANCH_NOT_FOUND, f"{repo.name!r} has no {repo.default_branch!r}: restore its refs first, or all goes"
+        )
+    about = "dry run" if dry_run else ""
+    with tasks.running(lake, repo, "gc", about=about) as work:
+        at_work = _Collection(lake, repo, stores or Here(lake, repo), run or InTurn(), work, progress)
+        try:
+            report = at_work.collect(grace_s, dry_run=dry_run)
+        finally:
+            at_work.clean_up()
+        work.summary = {
+            "listed": report.listed,
+            "dead": report.dead,
+            "dead_bytes": report.dead_bytes,
+            "deleted": report.deleted,
+            "deleted_bytes": report.deleted_bytes,
+        }
     if not dry_run:
-        _sweep(lake, repo, due["name"].to_pylist(), tell)
         metrics.collected(files=report.deleted, size=report.deleted_bytes)
-        left = dead.filter(pc.greater(dead["since_ms"], now_ms - int(grace_s * 1000)))
-    _note(lake, repo, left, now_ms)
     return report
 
 
-@step("touch")
+class _Collection:
+    """One run."""
+
+    def __init__(
+        self, lake: Lake, repo: Repository, stores: Stores, run: Runner, work: Work, progress: Progress | None
+    ) -> None:
+        self._lake = lake
+        self._repo = repo
+        self._stores = stores
+        self._run = run
+        self._work = work
+        self._tell = progress or (lambda _what, _count: None)
+        self._where = f"{NOTES}{work.task.id}/"
+
+    def collect(self, grace_s: float, *, dry_run: bool) -> Report:
+        lake, repo = self._lake, self._repo
+        now_ms = lake.world.now_ms()
+        old_ms = now_ms - int(grace_s * 1000)
+        note = _noted(lake, repo)
+        buckets = self._buckets(note)
+        report = Report(dry_run=dry_run)
+        listed = self._list(buckets)
+        report.listed = sum(piece.rows for piece in listed)
+        report.listed_bytes = sum(piece.bytes for piece in listed)
+        live, reached = self._mark(buckets, now_ms)
+        report.marked = sum(piece.bytes for piece in live)
+        noted = self._each("noted", partial(steps.sort_note, self._stores, self._where, buckets), note.files)
+        plan = Plan(self._where, now_ms, old_ms, tuple(sorted(reached.prefixes)), dry_run)
+        compare = partial(steps.compare, self._stores, plan, listed, live, list(chain.from_iterable(noted)))
+        compared = self._each("compared", compare, range(buckets), lambda one: one.listed)
+        _add_up(report, compared, grace_s)
+        self._sweep(compared)
+        self._note([one.left for one in compared if one.left], now_ms, report.listed)
+        return report
+
+    def clean_up(self) -> None:
+        """Take away the files of this run, and of former ones that were killed."""
+        blobs, now_ms = self._lake.blobs(self._repo), self._lake.world.now_ms()
+        blobs.delete([info.name for info in blobs.list(self._where)])
+        kept = set(_noted(self._lake, self._repo).files)
+        old_ms = now_ms - int(GRACE_S * 1000)
+        blobs.delete([info.name for info in blobs.list(NOTES) if info.mtime_ms < old_ms and info.name not in kept])
+
+    def _buckets(self, note: Note) -> int:
+        """So many that each can be compared in little memory, by what is known before anything is listed."""
+        lake, repo = self._lake, self._repo
+        head = lake.commits(repo).get(lake.branches(repo).get(repo.default_branch).commit)
+        expected = max(note.listed, lake.past(repo).size(head.tree))
+        return min(_BUCKETS_MAX, max(self._run.parallel, -(-expected // BUCKET_ROWS)))
+
+    @activity.step("list")
+    def _list(self, buckets: int) -> list[Piece]:
+        step = partial(steps.list_span, self._stores, self._where, buckets)
+        found = self._each("listed", step, steps.spans(self._run.parallel), _rows)
+        sorter = steps.Sorter(self._stores.blobs(), f"{self._where}listed", buckets)
+        for batch in _batched(items(self._lake.kv, f"commits/{self._repo.uid}"), 100 * _BATCH):
+            names = [COMMITS + item.key.decode() for item in batch]
+            sizes = [len(item.record.value) for item in batch]
+            sorter.add(pa.table([names, sizes, [0] * len(batch)], schema=steps.LISTED))
+        return [*chain.from_iterable(found), *sorter.close()]
+
+    @activity.step("mark")
+    def _mark(self, buckets: int, now_ms: int) -> tuple[list[Piece], Reached]:
+        """All that refs reach. Layers that fall off meanwhile may be gone before they are read, and trees too: what
+        was in them has moved to where the records lead now, so it is done over."""
+        for attempt in range(_MARKS_MAX):
+            begun_s = self._lake.world.monotonic_s()
+            touch(self._lake, self._repo)
+            reached = reach(self._lake, self._repo, now_ms)
+            try:
+                live = [*self._mark_layers(buckets, reached), *self._mark_trees(buckets, reached)]
+            except CorruptError as error:
+                if error.kind is not Kind.MISSING_FILE or attempt == _MARKS_MAX - 1:
+                    raise
+                continue
+            if self._lake.world.monotonic_s() - begun_s <= self._lake.settings.grace_s / 2:
+                return live, reached
+            if reached.tokens <= reach(self._lake, self._repo, now_ms).tokens:
+                return live, reached
+        raise ContentionError(
+            Kind.CONTENTION, f"branches of {self._repo.name!r} kept changing under the mark: collect again"
+        )
+
+    def _mark_layers(self, buckets: int, reached: Reached) -> list[Piece]:
+        """Tokens, which only this process can read, tables, and the names of what is known by name."""
+        sorter = steps.Sorter(self._stores.blobs(), f"{self._where}live", buckets)
+        for token in sorted(reached.tokens):
+            for rows in tokens.pages(self._lake.kv, token):
+                sorter.add_live(steps.own(only_chunk(rows["address"]), self._stores.url))
+                self._work.beat()
+        names = chain(
+            (f"{METADATA}metaranges/{tree}" for tree in reached.trees),
+            (f"{_TABLES}{table}.sst" for table in reached.tables),
+            (COMMITS + name for name in reached.history),
+        )
+        for batch in _batched(names, 100 * _BATCH):
+            sorter.add_live(pa.array(batch, pa.string()))
+        step = partial(steps.mark_tables, self._stores, self._where, buckets)
+        found = self._each("marked", step, list(_batched(sorted(reached.tables), _TREES)), _marks)
+        return [*sorter.close(), *chain.from_iterable(found)]
+
+    def _mark_trees(self, buckets: int, reached: Reached) -> list[Piece]:
+        step = partial(steps.sort_ranges, self._stores, self._where, buckets)
+        ranges = self._each("trees", step, list(_batched(sorted(reached.trees), _TREES)))
+        pieces = list(chain.from_iterable(ranges))
+        mark = partial(steps.mark_ranges, self._stores, self._where, buckets, pieces)
+        live = self._each("marked", mark, range(buckets), _marks)
+        return list(chain.from_iterable(live))
+
+    @activity.step("sweep")
+    def _sweep(self, compared: list[Compared]) -> None:
+        self._work.check()  # told to stop until now, it deletes nothing
+        sweep = partial(steps.sweep, self._stores)
+        self._each("deleted", sweep, [one.due for one in compared if one.due], lambda count: count)
+        for one in compared:
+            if one.records:
+                self._sweep_records(one.records)
+
+    def _sweep_records(self, file: str) -> None:
+        """What takes more than to delete a file: tables with their filters, commits."""
+        lake, repo = self._lake, self._repo
+        for names in steps.names_in(self._stores.blobs(), file):
+            for name in names:
+                if name.startswith(_TABLES):
+                    lake.tables(repo).delete(FileName(name.removeprefix(_TABLES).removesuffix(".sst")))
+            found = [name.removeprefix(COMMITS).encode() for name in names if name.startswith(COMMITS)]
+            lake.kv.delete_many(f"commits/{repo.uid}", found)
+            self._work.beat()
+
+    @activity.step("note")
+    def _note(self, files: list[str], now_ms: int, listed: int) -> None:
+        """Install the note, and take away the former; or one's own, if another was first."""
+        lake, blobs = self._lake, self._lake.blobs(self._repo)
+        before = lake.kv.get(_partition(self._repo), b"note")
+        note = Note(files=tuple(files), at_ms=now_ms, listed=listed)
+        if lake.kv.put_if(_partition(self._repo), b"note", _ENCODER.encode(note), before.version if before else None):
+            blobs.delete(_DECODER.decode(before.value).files if before else ())
+        else:
+            blobs.delete(files)
+
+    def _each(
+        self,
+        what: str,
+        step: Callable[[A], steps.B],
+        things: Iterable[A],
+        count: Callable[[steps.B], int] = lambda _: 0,
+    ) -> list[steps.B]:
+        """The step done for each of these, in their order."""
+        found = []
+        done = self._work.counts[what]
+        for one in self._run(step, list(things), self._work.beat):
+            found.append(one)
+            done += count(one)
+            if done:
+                self._work.reached(**{what: done})
+                self._tell(what, done)
+        return found
+
+
+def _rows(pieces: list[Piece]) -> int:
+    return sum(piece.rows for piece in pieces)
+
+
+def _marks(pieces: list[Piece]) -> int:
+    return sum(piece.bytes for piece in pieces)
+
+
+def _add_up(report: Report, compared: list[Compared], grace_s: float) -> None:
+    nexts = [one.next_ms for one in compared if one.next_ms is not None]
+    report.next_ms = min(nexts) + int(grace_s * 1000) if nexts else None
+    for one in compared:
+        report.dead += one.dead
+        report.dead_bytes += one.dead_bytes
+        for prefix, (files, size) in one.by_prefix.items():
+            report.deleted += files
+            report.deleted_bytes += size
+            before = report.by_prefix.get(prefix, (0, 0))
+            report.by_prefix[prefix] = (before[0] + files, before[1] + size)
+    report.by_prefix = dict(sorted(report.by_prefix.items()))
+
+
+def _batched(things: Iterable[A], size: int) -> Iterator[list[A]]:
+    left = iter(things)
+    while batch := list(islice(left, size)):
+        yield batch
+
+
+def _noted(lake: Lake, repo: Repository) -> Note:
+    found = lake.kv.get(_partition(repo), b"note")
+    return Note(at_ms=0) if found is None else _DECODER.decode(found.value)
+
+
+def _partition(repo: Repository) -> str:
+    return f"gc/{repo.uid}"
+
+
+@activity.step("touch")
 def touch(lake: Lake, repo: Repository) -> None:
     """Change every branch's record without changing what it shows."""
     branches = lake.branches(repo)
@@ -135,7 +355,7 @@ def touch(lake: Lake, repo: Repository) -> None:
             continue  # deleted since
 
 
-@step("mark")
+@activity.step("reach")
 def reach(lake: Lake, repo: Repository, now_ms: int) -> Reached:
     """What refs reach now, by the repository's rules."""
     found = Reached()
@@ -146,19 +366,27 @@ def reach(lake: Lake, repo: Repository, now_ms: int) -> Reached:
             raise
         rules = None
     days = {rule.branch: rule.days for rule in rules.branches} if rules else {}
+    by_rule: dict[int, set[CommitID]] = {}
+
+    def keep(head: CommitID, since_ms: int) -> None:
+        if rules is not None:
+            _follow(lake, repo, head, since_ms, by_rule.setdefault(since_ms, set()))
+        _follow(lake, repo, head, None, found.history)
+
     for name, record in lake.branches(repo).page("", _BATCH):
-        kept = None if rules is None else now_ms - _DAY_MS * days.get(name, rules.default_days)
-        found.commits |= _kept(lake, repo, record.commit, kept)
-        found.history |= _kept(lake, repo, record.commit, None)
+        keep(record.commit, now_ms - _DAY_MS * days.get(name, rules.default_days) if rules else 0)
         _of_branch(found, record)
+        for stash in record.stashes.values():
+            keep(stash.commit, now_ms)
     for _, tag in tags.every(lake.kv, repo.uid):
-        found.commits |= _kept(lake, repo, tag.commit, None if rules is None else now_ms)
-        found.history |= _kept(lake, repo, tag.commit, None)
+        keep(tag.commit, now_ms)
     for job in jobs.every(lake, repo):
         if job.state is jobs.JobState.RUNNING:
             found.prefixes.add(job.data)
-            found.commits.add(job.base)
-    found.history |= found.commits
+            keep(job.base, now_ms)
+    found.prefixes |= {task.data for task in tasks.every(lake, repo) if not task.over}
+    # What rules let go of leaves its records: a log that could not be followed to its end would be damage.
+    found.commits = found.history if rules is None else set[CommitID]().union(*by_rule.values())
     found.trees |= {lake.commits(repo).get(name).tree for name in found.commits}
     return found
 
@@ -167,7 +395,6 @@ def _of_branch(found: Reached, record: Branch) -> None:
     layers: list[Layer] = [*record.layers, record.open_layer]
     for stash in record.stashes.values():
         layers += stash.layers
-        found.commits.add(stash.commit)
     for layer in layers:
         found.tables |= set(layer.files)
         if layer.token:
@@ -176,170 +403,15 @@ def _of_branch(found: Reached, record: Branch) -> None:
         found.trees.add(record.compacted)
 
 
-def _kept(lake: Lake, repo: Repository, head: CommitID, since_ms: int | None) -> set[CommitID]:
-    """The head, and those before it that ceased to be one at or after `since_ms` (None: all)."""
+def _follow(lake: Lake, repo: Repository, head: CommitID, since_ms: int | None, seen: set[CommitID]) -> None:
+    """Add the head, and those before it that ceased to be one at or after `since_ms` (None: all). What is in `seen`
+    was followed by the same rule."""
     get = lake.commits(repo).get
-    kept = {head}
-    waiting = [head]
+    waiting = [] if head in seen else [head]
+    seen.add(head)
     while waiting:
         commit: Commit = get(waiting.pop())
         if since_ms is None or commit.date_ms >= since_ms:
-            fresh = [parent for parent in commit.parents if parent not in kept]
-            kept |= set(fresh)
+            fresh = [parent for parent in commit.parents if parent not in seen]
+            seen.update(fresh)
             waiting += fresh
-    return kept
-
-
-@step("list")
-def _list(lake: Lake, repo: Repository, tell: Progress) -> pa.Table:
-    batches = []
-    names: list[str] = []
-    sizes: list[int] = []
-    mtimes: list[int] = []
-    count = 0
-    for prefix in (_DATA, _METADATA):
-        for info in lake.blobs(repo).list(prefix):
-            if info.name.startswith((_NOTES, dumps.DUMPS)):
-                continue
-            names.append(info.name)
-            sizes.append(info.size)
-            mtimes.append(info.mtime_ms)
-            if len(names) == 100 * _BATCH:
-                batches.append(pa.table([names, sizes, mtimes], schema=_LISTED))
-                count += len(names)
-                tell("listed", count)
-                names, sizes, mtimes = [], [], []
-    for item in items(lake.kv, f"commits/{repo.uid}"):
-        names.append(_COMMITS + item.key.decode())
-        sizes.append(len(item.record.value))
-        mtimes.append(0)
-    batches.append(pa.table([names, sizes, mtimes], schema=_LISTED))
-    tell("listed", count + len(names))
-    return pa.concat_tables(batches)
-
-
-@step("compare")
-def _dead(lake: Lake, repo: Repository, listed: pa.Table, reached: Reached, old_ms: int, tell: Progress) -> pa.Table:
-    """What was listed, is old enough, and was not reached."""
-    old = listed.filter(pc.less(listed["mtime_ms"], old_ms)).combine_chunks()
-    if old.num_rows == 0:
-        return old
-    names = old["name"].chunk(0)
-    past = lake.past(repo)
-    assert isinstance(past, StoredPast), "garbage is files"
-    is_data = bools(pc.starts_with(names, _DATA))
-    ranges: dict[str, FileName] = {}
-    live = {f"{_METADATA}metaranges/{tree}" for tree in reached.trees}
-    for tree in reached.trees:
-        files = past.trees.metarange(tree).table
-        found = files["name"].to_pylist()
-        live.update(f"{_METADATA}ranges/{name}" for name in found)
-        ranges.update(zip(files["id"].to_pylist(), found, strict=True))  # of equal content, one is read
-    live |= {f"{_METADATA}staging/{table}.sst" for table in reached.tables}
-    live |= {_COMMITS + name for name in reached.history}
-    in_use = bools(pc.is_in(names, value_set=pa.array(sorted(live), pa.string()))).copy()
-    for prefix in reached.prefixes:
-        in_use |= bools(pc.starts_with(names, prefix))
-    if is_data.any():
-        # Equal hashes of unequal addresses keep something that is dead: one in billions, and harmless.
-        marked = _marked(lake, repo, past.trees.addresses(ranges.values()), reached, tell)
-        in_use |= np.isin(hash_paths(names, 0), marked)
-    return old.filter(pa.array(~in_use)).combine_chunks()
-
-
-def _marked(
-    lake: Lake, repo: Repository, in_trees: Iterable[pa.Array], reached: Reached, tell: Progress
-) -> npt.NDArray[np.uint64]:
-    """The hashes of all addresses that something reached names."""
-    found: list[npt.NDArray[np.uint64]] = []
-    count = 0
-
-    def add(addresses: pa.Array) -> None:
-        nonlocal count
-        found.append(np.unique(hash_paths(addresses, 0)))
-        count += len(addresses)
-        tell("marked", count)
-
-    for addresses in in_trees:
-        add(addresses)
-    for table in sorted(reached.tables):
-        add(only_chunk(lake.past(repo).read_layers([table])[0]["address"]))
-    for token in sorted(reached.tokens):
-        add(only_chunk(tokens.changes(lake.kv, token)["address"]))
-    return np.unique(np.concatenate([*found, np.empty(0, dtype=np.uint64)]))
-
-
-def _since(lake: Lake, repo: Repository, dead: pa.Table, now_ms: int) -> pa.Table:
-    """The dead, each with when it was first found to be, and at every mark since."""
-    before = _noted(lake, repo)
-    since = np.full(dead.num_rows, now_ms, dtype=np.int64)
-    if before is not None and dead.num_rows:
-        at = pc.index_in(dead["name"].combine_chunks(), value_set=before["name"].combine_chunks())
-        known = bools(pc.is_valid(at))
-        since[known] = before["since_ms"].combine_chunks().take(at.drop_null()).to_numpy()
-    return pa.table([dead["name"], dead["size"], pa.array(since)], schema=_DEAD)
-
-
-def _noted(lake: Lake, repo: Repository) -> pa.Table | None:
-    found = lake.kv.get(_partition(repo), b"note")
-    if found is None:
-        return None
-    data = lake.blobs(repo).get(_DECODER.decode(found.value).file)
-    return None if data is None else pq.read_table(pa.BufferReader(data), schema=_DEAD)
-
-
-@step("note")
-def _note(lake: Lake, repo: Repository, dead: pa.Table, now_ms: int) -> None:
-    sink = pa.BufferOutputStream()
-    pq.write_table(dead, sink, compression="zstd")
-    file = f"{_NOTES}{now_ms}-{lake.world.token(8)}.parquet"
-    blobs = lake.blobs(repo)
-    blobs.put(file, memoryview(sink.getvalue()))
-    before = lake.kv.get(_partition(repo), b"note")
-    note = _ENCODER.encode(Note(file=file, at_ms=now_ms))
-    if lake.kv.put_if(_partition(repo), b"note", note, before.version if before else None) and before:
-        blobs.delete([_DECODER.decode(before.value).file])
-
-
-@step("sweep")
-def _sweep(lake: Lake, repo: Repository, names: list[str], tell: Progress) -> None:
-    blobs, tables = lake.blobs(repo), f"{_METADATA}staging/"
-    for start in range(0, len(names), _BATCH):
-        batch = names[start : start + _BATCH]
-        for name in batch:
-            if name.startswith(tables):
-                lake.tables(repo).delete(FileName(name.removeprefix(tables).removesuffix(".sst")))
-        lake.kv.delete_many(f"commits/{repo.uid}", [_commit_key(name) for name in batch if name.startswith(_COMMITS)])
-        blobs.delete([name for name in batch if not name.startswith(_COMMITS)])
-        tell("deleted", start + len(batch))
-
-
-def _commit_key(name: str) -> bytes:
-    return name.removeprefix(_COMMITS).encode()
-
-
-def _report(listed: pa.Table, dead: pa.Table, due: pa.Table, grace_s: float, dry_run: bool) -> Report:
-    last_ms = pc.max(due["since_ms"]).as_py() or 0
-    first_ms = pc.min(dead.filter(pc.greater(dead["since_ms"], last_ms))["since_ms"]).as_py()
-    by_prefix: dict[str, tuple[int, int]] = {}
-    for name, size in zip(due["name"].to_pylist(), due["size"].to_pylist(), strict=True):
-        parts = name.split("/")
-        depth = 2 if name.startswith((_METADATA, f"{_DATA}jobs/")) else 1
-        prefix = "commits" if name.startswith(_COMMITS) else "/".join(parts[:depth]) + "/"
-        files, total = by_prefix.get(prefix, (0, 0))
-        by_prefix[prefix] = (files + 1, total + size)
-    return Report(
-        listed=listed.num_rows,
-        listed_bytes=pc.sum(listed["size"]).as_py() or 0,
-        dead=dead.num_rows,
-        dead_bytes=pc.sum(dead["size"]).as_py() or 0,
-        deleted=due.num_rows,
-        deleted_bytes=pc.sum(due["size"]).as_py() or 0,
-        by_prefix=by_prefix,
-        next_ms=None if first_ms is None else first_ms + int(grace_s * 1000),
-        dry_run=dry_run,
-    )
-
-
-def _partition(repo: Repository) -> str:
-    return f"gc/{repo.uid}"

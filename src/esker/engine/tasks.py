@@ -165,19 +165,20 @@ class Work:
     def add(self, **more: int) -> None:
         """So many more were done. ConflictError if it was told to stop, which shows about a second late."""
         self.counts.update(more)
-        self._beat()
+        self.beat()
 
     def reached(self, **counts: int) -> None:
         """So many were done altogether. ConflictError, as of `add`."""
         self.counts |= counts
-        self._beat()
+        self.beat()
 
     def check(self) -> None:
         """A sign of life, now. ConflictError if it was told to stop."""
         self._told_s = self._lake.world.monotonic_s()
         self.task = update(self._lake, self._repo, self.task.id, **self.counts)
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """A sign of life, if it is time. ConflictError, as of `add`."""
         if self._lake.world.monotonic_s() - self._told_s >= BEAT_S:
             self.check()
 

@@ -8,12 +8,14 @@ Nothing here is imported by the rest of the package, and pyspark only where a se
 
 from esker.spark.config import spark_config
 from esker.spark.frames import diff, entries, growths, layers, log, refs, register, sizes
+from esker.spark.garbage import collect_garbage
 from esker.spark.importing import import_objects
-from esker.spark.session import configure, session
+from esker.spark.session import configure, plain, session
 from esker.spark.transaction import Transaction, once, transaction
 
 __all__ = [
     "Transaction",
+    "collect_garbage",
     "configure",
     "diff",
     "entries",
@@ -22,6 +24,7 @@ __all__ = [
     "layers",
     "log",
     "once",
+    "plain",
     "refs",
     "register",
     "session",

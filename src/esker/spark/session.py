@@ -102,6 +102,15 @@ def configure(
     return builder
 
 
+def plain(app_name: str = "esker") -> "SparkSession":
+    """The session that runs, or one as Spark's own configuration says: for work that opens the lake by itself, and
+    needs no `lakefs://`."""
+    pyspark = _pyspark()
+    prefer_environment(_PYTHON, sys.executable)
+    found: SparkSession = pyspark.sql.SparkSession.Builder().appName(app_name).getOrCreate()
+    return found
+
+
 def _stop_together(spark: "SparkSession", server: LocalServer) -> None:
     """Have the server stop with the session, also where the session is left as a context."""
     stop = spark.stop

@@ -1,4 +1,4 @@
-"""Steps of long work, done by executors: a task for each thing, while the driver gives signs of life."""
+"""Steps of long work, done by executors, while the driver gives signs of life."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +21,13 @@ B = TypeVar("B")
 
 
 class OnSpark:
-    """Has steps done by executors. `what` is what Spark's own displays call the work."""
+    """Has steps done by executors. `what` is what Spark's own displays call the work. A task for each thing, or where
+    things may be `small`, for some."""
 
-    def __init__(self, spark: "SparkSession", what: str) -> None:
+    def __init__(self, spark: "SparkSession", what: str, *, small: bool = False) -> None:
         self._context = spark.sparkContext
         self._what = what
+        self._small = small
         self.parallel = _TASKS_A_CORE * self._context.defaultParallelism
 
     def __call__(self, step: Callable[[A], B], things: Sequence[A], beat: Callable[[], None]) -> Iterator[B]:
@@ -33,7 +35,7 @@ class OnSpark:
         ends the work. An error of ours that a step raises is raised here, as it was."""
         if not things:
             return
-        tasks = len(things)
+        tasks = min(len(things), 2 * self.parallel) if self._small else len(things)
 
         def work() -> list[B | EskerError]:
             return self._context.parallelize(things, tasks).map(partial(_told, step)).collect()

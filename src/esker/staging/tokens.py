@@ -1,5 +1,6 @@
 """Staging tokens: single writes as records of the key-value store, one partition a token, one record a path."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -65,15 +66,19 @@ def decode(path: str, value: bytes) -> Entry | None:
 
 def changes(kv: KVStore, token: Token, start: str = "", stop: str | None = None) -> pa.Table:
     """All that the token holds of the paths from `start` on and before `stop`, as sorted `CHANGES`."""
-    batches = []
+    return pa.concat_tables([NO_CHANGES, *pages(kv, token, start, stop)]).combine_chunks()
+
+
+def pages(kv: KVStore, token: Token, start: str = "", stop: str | None = None) -> Iterator[pa.Table]:
+    """The same, a scan at a time."""
     at, end = start.encode(), None if stop is None else stop.encode()
     while True:
         found = kv.scan(partition(token), at, SCAN_LIMIT_MAX)
         inside = found if end is None else [item for item in found if item.key < end]
         if inside:
-            batches.append(_table(inside))
+            yield _table(inside)
         if len(inside) < SCAN_LIMIT_MAX:
-            return pa.concat_tables([NO_CHANGES, *batches]).combine_chunks()
+            return
         at = found[-1].key + b"\0"
 
 
