@@ -6,9 +6,16 @@ import sys
 
 import esker
 
-EXTRAS = ("boto3", "botocore", "hypothesis", "psycopg", "psycopg_pool", "pytest")
+EXTRAS = ("boto3", "botocore", "hypothesis", "opentelemetry", "psycopg", "psycopg_pool", "pyspark", "pytest")
 
-OPTIONAL = ("esker.stores.kv_dynamodb", "esker.stores.kv_postgres", "esker.testing")
+OPTIONAL = (
+    "esker.server.otlp",
+    "esker.spark",
+    "esker.stores.kv_dynamodb",
+    "esker.stores.kv_postgres",
+    "esker.stores.s3_multipart",
+    "esker.testing",
+)
 
 
 def test_the_core_imports_without_any_extra() -> None:
