@@ -67,7 +67,7 @@ tour: .venv/.ready ## A tour of versions, branches and merges in Python alone
 
 .PHONY: docs
 docs: .venv/.ready ## Build the documentation as a site, in build/site
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict # not --quiet: then it hears no warnings, and is not strict
 	@echo "  build/site/index.html"
 
 .PHONY: bench

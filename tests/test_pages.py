@@ -116,15 +116,22 @@ def test_every_block_is_in_a_language_that_is_looked_at_and_commands_stand_in_bl
         assert not re.findall(r"^    (?:\$ )?(?:esker|make|pip|curl|python|git) .*", outside, re.MULTILINE)
 
 
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_outside_of_the_site_lead_somewhere(name: str) -> None:
+    """Those between pages of the site are the site's builder's to check."""
+    found = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / name).read_text())
+    assert [link for link in found if not (ROOT / link).exists() and not link.startswith("bench/results/")] == []
+
+
 def test_the_reference_of_python_is_what_the_package_says() -> None:
     assert python_reference.written()[1] == python_reference.reference(), "python -m tests.python_reference"
 
 
 def test_the_site_builds_without_a_warning_and_asks_nobody_else_for_anything(tmp_path: Path) -> None:
     site = tmp_path / "site"
-    subprocess.run(
-        [ROOT / ".venv/bin/mkdocs", "build", "--strict", "--quiet", "--site-dir", site], cwd=ROOT, check=True
-    )
+    build: list[str | Path] = [ROOT / ".venv/bin/mkdocs", "build", "--strict", "--site-dir", site]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     made = list(site.rglob("*.html")) + list(site.rglob("*.css"))
     assert len(made) > 10
     for file in made:
