@@ -71,7 +71,7 @@ docs: .venv/.ready ## Build the documentation as a site, in build/site
 	@echo "  build/site/index.html"
 
 .PHONY: bench
-bench: .venv/.ready ## All benchmarks (ARGS=--quick: small sizes)
+bench: .venv/.ready postgres $(JAR) ## All benchmarks (ARGS=--quick: small ones, in two minutes; ARGS='tree lsm': these)
 	$(BIN)/python -m bench $(ARGS)
 
 .PHONY: dist

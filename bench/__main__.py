@@ -1,29 +1,48 @@
-"""All benchmarks: `python -m bench [--quick]`.
+"""All benchmarks: `python -m bench [--quick] [MODULE ...]`.
 
-Each module beside this one is a program (`python -m bench.tree [--quick]`) that prints its tables and exits with 1 if a
-promised ratio was missed. Each gets a process of its own, so that no peak of memory is another's.
+Each module beside this one is a program (`python -m bench.tree [--quick]`) that prints its tables and exits with how
+many promises it missed. Each gets a process of its own, so that no peak of memory is another's, and one that dies takes
+nothing of the others with it.
 """
 
+import argparse
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from bench._report import RESULTS, as_markdown
+from bench import _figures
+from bench._report import RESULTS, file_of, set_aside
+from bench._summary import as_markdown, draw, tables, told
 
 
 def main(arguments: list[str]) -> int:
-    """How many of the benchmarks failed."""
+    """1 if a promise was missed, or a program died."""
     modules = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
-    failed = []
-    for module in modules:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, in about two minutes")
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of {', '.join(modules)}; by default all")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.modules) - set(modules):
+        parser.error(f"there is no {', '.join(sorted(unknown))}: there are {', '.join(modules)}")
+    failed = False
+    for module in options.modules or modules:
         print(f"== {module}", flush=True)
-        if subprocess.run([sys.executable, "-m", f"bench.{module}", *arguments]).returncode:
-            failed.append(module)
-    quick = "--quick" in arguments
-    (RESULTS / f"README{'-quick' if quick else ''}.md").write_text(as_markdown(quick))
-    if failed:
-        print(f"missed: {', '.join(failed)}", file=sys.stderr)
-    return len(failed)
+        begun_s = time.monotonic()
+        set_aside(file_of(module, quick=options.quick))
+        command = [sys.executable, "-m", f"bench.{module}", *(["--quick"] if options.quick else [])]
+        status = subprocess.run(command).returncode
+        failed |= status != 0
+        print(f"  {time.monotonic() - begun_s:.0f} s", flush=True)
+    found = tables(quick=options.quick)
+    draw(found, quick=options.quick)
+    page = RESULTS / f"README{'-quick' if options.quick else ''}.md"
+    page.write_text(as_markdown(found, quick=options.quick), "utf-8")
+    if not options.quick:
+        _figures.write(found)
+    ran = [table for table in found if table.name in (options.modules or modules)]
+    print("== summary", *(f"  {line}" for line in told(ran)), f"  bench/results/{page.name}", sep="\n")
+    return int(failed)
 
 
 if __name__ == "__main__":

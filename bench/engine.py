@@ -28,14 +28,13 @@ WARM = esker.Settings(cache_bytes=2 << 30)
 """So that what was read once stays in memory, on both sides of each ratio."""
 
 THREADS = 32
-PUTS = 2000
 
 
 def main() -> int:
     """How many promises were missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="200 thousand objects instead of a million")
-    n = 200_000 if parser.parse_args().quick else 1_000_000
+    parser.add_argument("--quick", action="store_true", help="50 thousand objects instead of a million")
+    n, puts = (50_000, 300) if parser.parse_args().quick else (1_000_000, 2000)
     report = Report()
     with (
         tempfile.TemporaryDirectory(prefix="esker-bench-") as here,
@@ -47,7 +46,7 @@ def main() -> int:
         bench_get(report, lake, repo, tree)
         bench_listing(report, lake, repo, n)
         bench_branches(report, lake, repo)
-        bench_puts(report, lake, repo)
+        bench_puts(report, lake, repo, puts)
         bench_commit(report, lake, repo, tree, n)
     bench_dirty_flag(report)
     return report.missed
@@ -106,7 +105,7 @@ def bench_branches(report: Report, lake: Lake, repo: Repository) -> None:
     report.at_most("create a branch / one durable insert", took / floor, 1.5, note=us(took / 200))
 
 
-def bench_puts(report: Report, lake: Lake, repo: Repository) -> None:
+def bench_puts(report: Report, lake: Lake, repo: Repository, puts: int) -> None:
     create(lake, repo, "writes", "main")
     entry = Entry(path="x", address="data/x", size=1, checksum="c" * 32, mtime_ms=0)
 
@@ -115,17 +114,17 @@ def bench_puts(report: Report, lake: Lake, repo: Repository) -> None:
             verbs.put(lake, repo, "writes", msg_entry(entry, f"{thread}/{i}"))
 
     some(99, 10)
-    one, _ = seconds(lambda: some(0, PUTS))
+    one, _ = seconds(lambda: some(0, puts))
 
     def together() -> None:
-        threads = [threading.Thread(target=some, args=(i, PUTS // 4)) for i in range(THREADS)]
+        threads = [threading.Thread(target=some, args=(i, puts // 4)) for i in range(THREADS)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
     many, _ = seconds(together)
-    alone, shared = PUTS / one, THREADS * (PUTS // 4) / many
+    alone, shared = puts / one, THREADS * (puts // 4) / many
     report.at_least(
         f"durable puts, {THREADS} threads / one", shared / alone, 5, note=f"{alone:,.0f}/s, {shared:,.0f}/s"
     )

@@ -35,8 +35,9 @@ CHANGES = 100
 def main() -> int:
     """How many promises were missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="200 thousand objects instead of a million")
-    n = 200_000 if parser.parse_args().quick else 1_000_000
+    parser.add_argument("--quick", action="store_true", help="50 thousand objects instead of a million")
+    quick = parser.parse_args().quick
+    n, fewer = (50_000, 50_000) if quick else (1_000_000, 200_000)
     report = Report()
     with tempfile.TemporaryDirectory(prefix="esker-bench-") as here:
         with esker.open_lake(f"file://{here}/lake") as opened:
@@ -45,7 +46,7 @@ def main() -> int:
             prepare(lake, repo, n, max(RACERS))
             bench_racers(report, lake, repo)
             bench_rate(report, lake, repo)
-        bench_counts(report, Path(here))
+        bench_counts(report, Path(here), fewer)
     return report.missed
 
 
@@ -156,11 +157,11 @@ def bench_rate(report: Report, lake: Lake, repo: Repository) -> None:
     report.at_least(f"contended merges from {threads} threads", threads * turns / took, 200, "/s")
 
 
-def bench_counts(report: Report, here: Path) -> None:
+def bench_counts(report: Report, here: Path, n: int) -> None:
     """Files that racers of two processes' worth of lakes read and write, against one after another."""
-    with two_lakes(here) as (one, other, repo):
+    with two_lakes(here, n) as (one, other, repo):
         count = 16
-        prepare(one, repo, 200_000, count)
+        prepare(one, repo, n, count)
         branches.create(one, repo, "raced", "main")
         branches.create(one, repo, "in-turn", "main")
         raced = counted(
@@ -168,7 +169,7 @@ def bench_counts(report: Report, here: Path) -> None:
             repo,
             lambda: race(count, lambda number: merge_racer((one, other)[number % 2], repo, "raced", number)),
         )
-    with two_lakes(here, fresh=False) as (one, other, repo):
+    with two_lakes(here) as (one, other, repo):
         in_turn = counted(
             (one, other),
             repo,
@@ -185,12 +186,12 @@ def bench_counts(report: Report, here: Path) -> None:
 
 
 @contextmanager
-def two_lakes(here: Path, *, fresh: bool = True) -> Iterator[tuple[Lake, Lake, Repository]]:
-    """Two lakes over one store, as two processes would open it."""
+def two_lakes(here: Path, n: int = 0) -> Iterator[tuple[Lake, Lake, Repository]]:
+    """Two lakes over one store, as two processes would open it; filled with `n` objects first."""
     url = f"file://{here}/two"
-    if fresh:
+    if n:
         with esker.open_lake(url) as opened:
-            fill(opened.engine, opened.create_repository("two").record, 200_000)
+            fill(opened.engine, opened.create_repository("two").record, n)
     with esker.open_lake(url) as one, esker.open_lake(url) as other:
         yield one.engine, other.engine, one.repository("two").record
 

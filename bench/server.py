@@ -46,16 +46,16 @@ class Scale:
     """How long, and how much."""
 
     def __init__(self, *, quick: bool) -> None:
-        self.seconds = 1.5 if quick else 4.0
-        self.turns = 2 if quick else 3
-        self.objects = 2000 if quick else _load.OBJECTS
-        self.chunks = 256 if quick else 2048
+        self.seconds = 0.7 if quick else 4.0
+        self.turns = 1 if quick else 3
+        self.objects = 1000 if quick else _load.OBJECTS
+        self.chunks = 128 if quick else 2048
 
 
 def main(arguments: list[str]) -> int:
     """How many promises were missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="shorter runs, files of 256 MB instead of 2 GB")
+    parser.add_argument("--quick", action="store_true", help="shorter runs, files of 128 MB instead of 2 GB")
     scale = Scale(quick=parser.parse_args(arguments).quick)
     report = Report()
     # Not in /tmp, which may be memory: an fsync there would cost nothing.
