@@ -17,6 +17,7 @@ setup: .venv/.ready postgres $(JAR) ## Install all that working on esker takes: 
 # The lock pins every package with its hashes, the build backend among them, so nothing here depends on the day it is run.
 # From scratch whenever the lock changes: pip would leave what was taken off it.
 .venv/.locked: requirements.lock scripts/python.sh
+	@echo 'installing 1.3 GB of packages into .venv: a few minutes, once' >&2
 	"$$(scripts/python.sh)" -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	touch $@

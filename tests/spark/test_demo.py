@@ -20,3 +20,4 @@ def test_the_day_of_the_demo_is_as_it_says(
     assert "saw 2 states of it" in said
     assert "50 of them: the branch is deleted" in said
     assert "45,000 orders became 55,000, in two commits" in said
+    assert "lakefs://shop/yesterday/orders has its 40,000 orders" in said
