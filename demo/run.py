@@ -214,8 +214,8 @@ class Day:
 
     def collect(self) -> None:
         chapter("8. Garbage: what no ref reaches goes")
-        say("Files go that two collections have found out of reach, two days apart: readers have time to end. Here it is")
-        say("a second, since nobody else reads this lake.", "")
+        say("Files go that two collections have found out of reach, two days apart: readers have time to end.")
+        say("Here it is a second, since nobody else reads this lake.", "")
         with step("repo.collect_garbage(grace_s=1)"):
             self.repo.collect_garbage(grace_s=1)
         time.sleep(1)
