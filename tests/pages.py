@@ -74,6 +74,11 @@ def blocks(page: Path) -> Iterator[Block]:
         yield Block(page, line, found["language"], found["code"], found["output"] or "", found["why"] or "")
 
 
+def outside(page: Path) -> str:
+    """The page without its blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
 def commands(script: str) -> Iterator[list[str]]:
     """The arguments of each `esker` in a script, those in `$(...)` too."""
     for nested in re.findall(r"\$\((esker [^)]*)\)", script):

@@ -13,6 +13,7 @@ from typing import Final
 
 import boto3
 import pytest
+from typer._click.exceptions import MissingParameter
 
 from esker.stores.open_kv import sqlite_url
 from tests import pages, python_reference
@@ -104,6 +105,23 @@ def test_every_command_on_a_page_is_one_that_esker_takes(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_sentence_names_is_there(page: Path) -> None:
+    """Commands, which may lack arguments, targets of make, and files of the repository."""
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for block in pages.blocks(page):
+        assert set(re.findall(r"^make ([a-z-]+)", block.code, re.MULTILINE)) <= {*targets}, block.where
+    for code in re.findall(r"`([^`\n]+)`", pages.outside(page)):
+        if code.startswith("esker ") and "--install-completion" not in code and "spec" not in page.parts:
+            for arguments in pages.commands(code):
+                with contextlib.suppress(MissingParameter):
+                    pages.parse(arguments)
+        elif code.startswith("make "):
+            assert code.split()[1] in targets, code
+        elif re.fullmatch(r"(bench|demo|docs|java|scripts|src|tests)/[\w./-]+", code):
+            assert (ROOT / code).exists() or code == "bench/results/", code
+
+
+@pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_block_is_in_a_language_that_is_looked_at_and_commands_stand_in_blocks(page: Path) -> None:
     text = page.read_text("utf-8")
     found = list(pages.blocks(page))
@@ -112,8 +130,11 @@ def test_every_block_is_in_a_language_that_is_looked_at_and_commands_stand_in_bl
         assert block.language in RUNS or not block.output, f"{block.where}: nobody compares its output"
     assert text.count("\n```") + text.startswith("```") == sum(4 if block.output else 2 for block in found)
     if page.name != "cli.md":  # written by a program, from help that is tested as it is
-        outside = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+        outside = pages.outside(page)
         assert not re.findall(r"^    (?:\$ )?(?:esker|make|pip|curl|python|git) .*", outside, re.MULTILINE)
+        assert not re.findall(r"^(?:[ \t]+```|~~~).*", text, re.MULTILINE), (
+            "blocks begin at the margin, or nobody sees them"
+        )
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
