@@ -68,6 +68,7 @@ def as_markdown(found: Sequence[Table], *, quick: bool) -> str:
         "",
         f"`make bench{' ARGS=--quick' if quick else ''}` wrote this. The two sides of a ratio took turns in one run of",
         "one program. *Last* is what the run before measured.",
+        *(["Promises are of full sizes: on small ones, what is fixed weighs more."] if quick else []),
         "",
         f"**{first}.**",
         "",

@@ -48,7 +48,8 @@ class Scale:
     def __init__(self, *, quick: bool) -> None:
         self.seconds = 0.7 if quick else 4.0
         self.turns = 1 if quick else 3
-        self.objects = 1000 if quick else _load.OBJECTS
+        self.objects = 2000 if quick else _load.OBJECTS
+        self.flushes = (f"{FLUSH_MS} ms",) if quick else ("", f"{FLUSH_MS} ms")
         self.chunks = 128 if quick else 2048
 
 
@@ -65,7 +66,7 @@ def main(arguments: list[str]) -> int:
         here = Path(directory)
         _reads(report, scale, here / "reads")
         _large(report, scale, here / "large")
-        for flush in ("", f"{FLUSH_MS} ms"):
+        for flush in scale.flushes:
             with _flushes(here, flush), services.postgres() as postgres:
                 _writes(report, scale, here / f"sqlite {flush}", "sqlite", flush)
                 _writes(report, scale, here / f"postgresql {flush}", "postgresql", flush, fresh_database(postgres))
