@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 import esker.server.serve  # noqa: F401  # with all that has metrics
-from esker.engine import repositories
+from esker.engine import metrics, repositories
 from esker.engine.opening import open_stores
 from esker.model import Staging
 from tests.server.collector import Collector, Span, collecting
@@ -61,10 +61,10 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         with serving(directory, **settings) as server:
             told = exercise(server)
             admin = Client(server.url, server.key)
-            metrics = metrics_of(admin)
+            samples = metrics_of(admin)
             secret = server.key[1]
             assert server.stop() == 0
-            yield Watched(server.log, collector, metrics, told, secret)
+            yield Watched(server.log, collector, samples, told, secret)
 
 
 def exercise(server: Server) -> dict[str, str]:
@@ -95,8 +95,8 @@ def exercise(server: Server) -> dict[str, str]:
     assert Client(server.url, (server.key[0], "wrong-wrong")).ask("GET", f"{API}/user").status == 401
     for number in range(17):  # as many tables as make reading slow, so that they are compacted
         ask("POST", f"/repositories/lsm/branches/main/objects?path={number}.csv", b"data")
-    metrics = "esker_compaction_seconds_count"
-    wait(lambda: bool(metrics_of(admin).get(metrics)), lambda: None)
+    compactions = "esker_compaction_seconds_count"
+    wait(lambda: bool(metrics_of(admin).get(compactions)), lambda: None)
     return told
 
 
@@ -105,16 +105,20 @@ def span_of(watched: Watched, request: str) -> Span:
     return found
 
 
-def test_every_metric_is_in_the_table_and_the_table_has_no_other() -> None:
+def documented() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """By metric, its type and labels, as the page has them."""
     rows = re.findall(r"^\| `((?:esker|graveler)_\w+)` \| (\w+) \| (.*?) \|", PAGE.read_text("utf-8"), re.MULTILINE)
-    told = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    return {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+
+
+def test_every_metric_is_in_the_table_and_the_table_has_no_other() -> None:
     there = {}
     for collector in {*REGISTRY._collector_to_names}:
         for family in collector.collect():
             if family.name.startswith(OURS):
                 name = family.name + ("_total" if family.type == "counter" else "")
                 there[name] = (family.type, tuple(getattr(collector, "_labelnames", ())))
-    assert told == there
+    assert documented() == there
 
 
 def test_names_end_in_their_unit() -> None:
@@ -145,6 +149,25 @@ def test_the_dashboard_asks_for_metrics_and_labels_that_a_server_exports(watched
         for label in (word.strip() for some in asked for word in some.split(",")):
             assert label in labels, (label, query)
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    asked = {
+        re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"\b(?:esker|graveler)_\w+", str(queries))
+    }
+    assert asked == documented().keys(), "every metric is on it"
+
+
+def test_branches_beyond_the_first_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "BRANCHES_MAX", 2)
+    monkeypatch.setattr(metrics, "_told_apart", set())
+    for branch in ("a", "b", "c", "d", "a"):
+        metrics.branch_read("many", branch, dirty=False, staging=False, op="get")
+        metrics.layers("many", branch, tokens=1, l1=0, l2=0, tombstones=0)
+    found = {
+        sample.labels["branch"]: sample.value
+        for family in REGISTRY.collect()
+        for sample in family.samples
+        if sample.name == "graveler_branch_reads_total" and sample.labels["repo"] == "many"
+    }
+    assert found == {"a": 2, "b": 1, metrics.OTHERS: 2}
 
 
 def test_what_was_done_is_counted_across_workers(watched: Watched) -> None:

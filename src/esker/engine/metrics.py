@@ -84,6 +84,24 @@ _WRITERS: Final = Gauge(
 )
 
 
+BRANCHES_MAX: Final = 1000
+"""That this process tells apart: the others are one. Each takes memory, here and in whoever keeps the metrics."""
+
+OTHERS: Final = "(others)"
+"""No branch can be called so."""
+
+_told_apart: Final[set[tuple[str, str]]] = set()
+
+
+def _branch(repo: str, branch: str) -> str:
+    """The label of a branch."""
+    if (repo, branch) not in _told_apart:
+        if len(_told_apart) >= BRANCHES_MAX:
+            return OTHERS
+        _told_apart.add((repo, branch))
+    return branch
+
+
 @contextmanager
 def flushing(repo: str, branch: str, *, writers: int, entries: int, size: int) -> Iterator[None]:
     """Time one flush, and tell how much it is."""
@@ -100,6 +118,7 @@ def flushing(repo: str, branch: str, *, writers: int, entries: int, size: int) -
 
 @lru_cache(maxsize=10_000)
 def _of_flushes(repo: str, branch: str) -> tuple[Histogram, Histogram, Histogram, Gauge]:
+    branch = _branch(repo, branch)
     return (
         _FLUSHES.labels(repo, branch),
         _FLUSHED_ENTRIES.labels(repo, branch),
@@ -158,6 +177,7 @@ def collected(*, files: int, size: int) -> None:
 
 def layers(repo: str, branch: str, *, tokens: int, l1: int, l2: int, tombstones: int) -> None:
     """Tell how deep a branch is."""
+    branch = _branch(repo, branch)
     for level, count in (("token", tokens), ("L1", l1), ("L2", l2)):
         _LAYERS.labels(repo, branch, level).set(count)
     _STAGED.labels(repo, branch).set(tombstones)
@@ -171,5 +191,6 @@ def branch_read(repo: str, branch: str, *, dirty: bool, staging: bool, op: str) 
 
 @lru_cache(maxsize=10_000)
 def _counters(repo: str, branch: str, dirty: bool, staging: bool, op: str) -> list[Counter]:
+    branch = _branch(repo, branch)
     reads = _BRANCH_READS.labels(repo, branch, "true" if dirty else "false", op)
     return [reads, _STAGING_READS.labels(repo, branch, op)] if staging else [reads]
