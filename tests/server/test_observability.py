@@ -149,10 +149,10 @@ def test_the_dashboard_asks_for_metrics_and_labels_that_a_server_exports(watched
         for label in (word.strip() for some in asked for word in some.split(",")):
             assert label in labels, (label, query)
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
-    asked = {
+    shown = {
         re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"\b(?:esker|graveler)_\w+", str(queries))
     }
-    assert asked == documented().keys(), "every metric is on it"
+    assert shown == documented().keys(), "every metric is on it"
 
 
 def test_branches_beyond_the_first_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
