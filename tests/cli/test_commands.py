@@ -192,8 +192,20 @@ def test_an_import_is_in_the_task_list(esker: Esker, repo: str) -> None:
 
 def test_jobs_are_listed_and_cleaned(esker: Esker, repo: str) -> None:
     assert esker.ok("jobs", "list", repo, "--json").out == ""
-    assert esker.ok("jobs", "clean", repo, "--older-than", "0").out == ""
+    assert esker.ok("spark-clean", repo, "--older-than", "0").out == ""
     assert esker.run("jobs", "abort", repo, "nobody", "--yes").code == 3
+
+
+def test_spark_is_told_of_the_server_and_its_user(esker: Esker) -> None:
+    if not esker.remote:
+        refused = esker.run("spark-config")
+        assert refused.code == 2
+        assert "which server?" in refused.err
+        return
+    told = dict(line.split(None, 1) for line in esker.ok("spark-config").out.splitlines())
+    assert told == esker.ok("spark-config", "--json").json
+    assert told["spark.hadoop.fs.lakefs.endpoint"].startswith("http://127.0.0.1:")
+    assert told["spark.hadoop.fs.lakefs.secret.key"]
 
 
 @pytest.mark.parametrize(

@@ -38,13 +38,14 @@ def jar() -> Path:
     return path
 
 
-def settings(endpoint: str, access_key: str) -> dict[str, str]:
-    """All but the secret."""
-    return {JARS: str(jar()), **_FIXED, ENDPOINT: endpoint, ACCESS_KEY: access_key}
+def settings(endpoint: str, access_key: str, secret_key: str = "") -> dict[str, str]:
+    """By name; without a secret, all but that."""
+    found = {JARS: str(jar()), **_FIXED, ENDPOINT: endpoint, ACCESS_KEY: access_key}
+    return found | {SECRET_KEY: secret_key} if secret_key else found
 
 
 def spark_config(endpoint: str, access_key: str, secret_key: str) -> str:
     """Lines for `spark-defaults.conf`. They hold the secret: whoever can read them can write to the lake."""
-    every = {**settings(endpoint, access_key), SECRET_KEY: secret_key}
+    every = settings(endpoint, access_key, secret_key)
     width = max(map(len, every))
     return "".join(f"{name:<{width}}  {value}\n" for name, value in every.items())

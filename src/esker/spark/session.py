@@ -91,7 +91,7 @@ def configure(
     """The builder, with what is needed added to what was set. The secret, if it is passed, can be read by everybody on
     the machine where the driver runs: settings of Hadoop or a credential provider keep it better."""
     known: dict[str, str] = builder._options  # there is no other way to look
-    added = config.settings(endpoint, access_key) | ({config.SECRET_KEY: secret_key} if secret_key else {})
+    added = config.settings(endpoint, access_key, secret_key)
     jars = [*filter(None, known.get(config.JARS, "").split(","))]
     if added[config.JARS] not in jars:
         builder = builder.config(config.JARS, ",".join([*jars, added[config.JARS]]))

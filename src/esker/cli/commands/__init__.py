@@ -1,7 +1,19 @@
 """The commands, by what they are about. Importing a module of these adds its commands to the program."""
 
 from esker.cli.app import app
-from esker.cli.commands import branches, history, loading, merging, objects, repos, running, tasks, transfers, users
+from esker.cli.commands import (
+    branches,
+    history,
+    loading,
+    merging,
+    objects,
+    repos,
+    running,
+    spark,
+    tasks,
+    transfers,
+    users,
+)
 
 __all__ = [
     "app",
@@ -12,6 +24,7 @@ __all__ = [
     "objects",
     "repos",
     "running",
+    "spark",
     "tasks",
     "transfers",
     "users",

@@ -119,20 +119,3 @@ def abort(
     session.confirm(f"Abort job {job}?", yes=yes)
     found = session.client.abort_job(name, job)
     session.output.done(found, f"job {job} is {found['state']}")
-
-
-@command(jobs)
-def clean(
-    session: Session,
-    repo: arguments.Repo,
-    older_than_s: Annotated[
-        float, typer.Option("--older-than", metavar="SECONDS", min=0, help="Without a sign of life for so long.")
-    ] = 86_400.0,
-) -> None:
-    """Abort jobs that gave no sign of life for so long, and forget those that ended as long ago.
-
-    \b
-      esker jobs clean sales --older-than 3600
-    """
-    aborted = session.client.clean_jobs(places.repository(repo), older_than_s)
-    session.output.listing(("aborted",), ((one, (one["id"],)) for one in aborted))
