@@ -48,6 +48,22 @@ def test_what_a_job_wrote_appears_in_one_commit(server: Live, repo: str) -> None
     assert _publish(server, repo, job, *entries).json == done.json
 
 
+def test_blobs_of_a_job_are_uploaded_by_urls_that_are_asked_for_together(server: Live, repo: str) -> None:
+    job = _start(server, repo)
+    uploads = f"/repositories/{repo}/jobs/{job['id']}/uploads"
+    names = [f"task-{number}" for number in range(3)]
+    urls = server.ask("POST", uploads, body={"names": names}).json["urls"]
+    entries = []
+    for name, url in zip(names, urls, strict=True):
+        sent = server.ask("PUT", url.removeprefix(server.url), body=DATA, login=False)
+        assert sent.status == 200, sent
+        entries.append({"path": name, "address": job["data"] + name, "size": 4, "checksum": "c", "mtime_ms": 0})
+    assert _publish(server, repo, job, *entries).status == 200
+    assert {server.get(repo, name).body for name in names} == {DATA}
+    for bad in ([".hidden"], ["a/b"], ["x"] * 1001):
+        assert server.ask("POST", uploads, body={"names": bad}).status == 400, bad
+
+
 def test_bytes_written_to_the_physical_prefix_are_a_jobs_too(server: Live, repo: str) -> None:
     job = _start(server, repo)
     directory = Path(job["physical_prefix"].removeprefix("file://"))

@@ -76,7 +76,11 @@ def test_spark_reads_and_writes_a_table(spark: SparkSession, on_s3: Live, s3_rep
     try:
         table = f"lakefs://{s3_repo}/main/t"
         session = spark.newSession()
-        session.range(1000).write.option("compression", "none").mode("overwrite").parquet(table)
+        rows = session.range(0, 1000, numPartitions=2).selectExpr("id", "id % 30 AS p")
+        with counted(on_s3) as calls:
+            rows.write.mode("overwrite").partitionBy("p").parquet(table)
+        assert calls["signJobUploads"] == 4, "of two tasks, for 30 files of each: for the first ten, and the others"
+        assert calls["writeJobBlob"] == 1, "the one that is there from the start"
         assert session.read.parquet(table).count() == 1000
     finally:
         for name, value in before.items():

@@ -29,7 +29,7 @@ def writing(call: Call[Any, Any], repo: Repository, address: str) -> Presigned:
 
 def job_upload_prefix(call: Call[Any, Any], repo: Repository, data: str) -> str:
     """To upload the blobs of a job to, each under a name of its own below this URL. Always this server's own: no store
-    signs for names that are not known yet."""
+    signs for names that are not known yet. Where they are, `writing` has the store's."""
     expires_ms = call.lake.world.now_ms() + JOB_VALID_MS
     leave = BlobPass("PUT", repo.name, repo.uid, data, expires_ms)
     return f"{call.request.forwarded_prefix}{BLOBS}/{call.server.signer.seal(leave)}/"

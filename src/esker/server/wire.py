@@ -504,6 +504,15 @@ class JobEntry(Body):
     metadata: METADATA | None = None
 
 
+class JobBlobs(Body):
+    names: list[str]
+
+
+class JobUploads(Body):
+    urls: list[str]
+    """To PUT each of them to, good for 15 minutes."""
+
+
 class JobTask(Body):
     entries: list[JobEntry]
 

@@ -23,6 +23,9 @@ from esker.streams.rows import Changes
 PUBLICATION_BYTES_MAX: Final = 256 << 20
 """About a million files in one job."""
 
+UPLOADS_MAX: Final = 1000
+"""URLs that are signed at once."""
+
 _NAME: Final = re.compile(presigning.JOB_BLOB_NAME)
 _TASKS: Final = msgspec.json.Decoder(wire.JobTask)
 
@@ -64,6 +67,18 @@ def beat_job(call: Call[NoQuery, None]) -> wire.Job:
 def abort_job(call: Call[NoQuery, None]) -> wire.Job:
     """End a job without a trace on its branch; the answer tells if it had been published already."""
     return _job(call, jobs.abort(call.lake, call.repo, call.path["job"]))
+
+
+def sign_uploads(call: Call[NoQuery, wire.JobBlobs]) -> wire.JobUploads:
+    """URLs to upload blobs of a job to, in the order of their names: the store's own, where it has them."""
+    repo, names = call.writable_repo(), call.body.names
+    job = jobs.get(call.lake, repo, call.path["job"])
+    if len(names) > UPLOADS_MAX:
+        raise InvalidError(Kind.INVALID_ARGUMENT, f"at most {UPLOADS_MAX} URLs at once, not {len(names)}")
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise InvalidError(Kind.INVALID_NAME, f"no blob of a job can be called {name[:60]!r}")
+    return wire.JobUploads(urls=[presigning.writing(call, repo, job.data + name).url for name in names])
 
 
 def commit_task(call: Call[NoQuery, wire.JobTask]) -> None:
@@ -188,6 +203,14 @@ OPERATIONS = [
         statuses=(409,),
     ),
     Operation(id="abortJob", method="POST", path=f"{_ONE}/abort", need=Need.WRITE, handler=abort_job, ours=True),
+    Operation(
+        id="signJobUploads",
+        method="POST",
+        path=f"{_ONE}/uploads",
+        need=Need.WRITE,
+        handler=sign_uploads,
+        ours=True,
+    ),
     Operation(
         id="commitJobTask",
         method="PUT",

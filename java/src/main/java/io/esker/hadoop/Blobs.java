@@ -27,9 +27,6 @@ final class Blobs {
   /** As of other clients: "presigned" is for who can reach the store by URLs alone. */
   private static final String ACCESS_MODE = "fs.lakefs.access.mode";
 
-  /** Of one request to an S3. Larger objects go by the server, which sends them in parts. */
-  private static final long PUT_BYTES_MAX = 5L << 30;
-
   /** Before a URL expires, for the request that uses it. */
   private static final long SPARE_MS = 60_000;
 
@@ -254,7 +251,7 @@ final class Blobs {
     @Override
     public void finish(long size, String md5) throws IOException {
       try (spool) {
-        if (isByServer || size > PUT_BYTES_MAX) {
+        if (isByServer || size > Storage.PUT_BYTES_MAX) {
           upload(branch, key, spool.body(), size, ifAbsent);
           return;
         }

@@ -20,9 +20,15 @@ public final class JobBlobs {
     return conf.get(ACCESS_MODE, "simple").equals("presigned");
   }
 
+  /** Whether a blob of this size may be sent to the store that its address is in by one request: else, to the server. */
+  public static boolean takesUploads(String address, long size) {
+    return !Storage.isOfServer(address) && size <= Storage.PUT_BYTES_MAX;
+  }
+
   /** Upload to a signed URL whose name nobody else uses. That something is there already is an earlier try, then. */
   public static void upload(URI target, BodyPublisher body) throws IOException {
-    HttpRequest request = HttpRequest.newBuilder(target).PUT(body).build();
+    HttpRequest request =
+        HttpRequest.newBuilder(target).PUT(body).timeout(Http.patience(body.contentLength())).build();
     try {
       Http.send(request, BodyHandlers.discarding(), true);
     } catch (LakeException refused) {

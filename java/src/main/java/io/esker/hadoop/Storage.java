@@ -29,6 +29,9 @@ public final class Storage {
   private static final String S3 = "s3://";
   private static final String S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem";
 
+  /** Of one request to an S3. Larger objects go by the server, which sends them in parts. */
+  static final long PUT_BYTES_MAX = 5L << 30;
+
   private static final Map<List<Object>, Storage> ALL = new ConcurrentHashMap<>();
 
   private final String namespace;
@@ -63,7 +66,12 @@ public final class Storage {
 
   /** Whether bytes that are sent to the server end where it keeps them itself: no other way is shorter. */
   boolean isOfServer() {
-    return namespace.startsWith("file:") || namespace.startsWith("memory:");
+    return isOfServer(namespace);
+  }
+
+  /** The same of a blob. */
+  static boolean isOfServer(String address) {
+    return address.startsWith("file:") || address.startsWith("memory:");
   }
 
   /** The file that a {@code file:} address names. */

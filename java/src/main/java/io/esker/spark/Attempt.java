@@ -24,8 +24,6 @@ final class Attempt {
   /** Of this process: the writers of file formats know nothing but a path, by which their files are found again. */
   private static final Map<String, Attempt> RUNNING = new ConcurrentHashMap<>();
 
-  private static final int NAME_CHARS_MAX = 100;
-
   private final LakeJob job;
   private final Configuration conf;
 
@@ -34,13 +32,15 @@ final class Attempt {
 
   private final String id;
 
-  /** In the names of its blobs: an attempt that runs again on another machine may have the same id. */
-  private final String nonce = UUID.randomUUID().toString();
+  private final Uploads uploads;
 
   private final java.nio.file.Path directory;
 
   /** By what comes behind the attempt's own directory in the path that they are written to. */
   private final Map<String, File> files = new LinkedHashMap<>();
+
+  /** Files, the forgotten ones too: no two have the same number. */
+  private int begun;
 
   private final Manifest manifest = new Manifest();
 
@@ -49,6 +49,8 @@ final class Attempt {
     this.job = job;
     this.conf = conf;
     this.prefix = prefix;
+    // Not its id: an attempt that runs again on another machine may have the same.
+    this.uploads = new Uploads(job, UUID.randomUUID().toString(), conf);
     this.directory = JobBlobs.goByServer(conf) ? null : reachable(job);
   }
 
@@ -82,8 +84,8 @@ final class Attempt {
   /** Where to write the file that is to appear at {@code path}. */
   synchronized String newFile(String path) {
     // The end of the name tells writers how to compress, and there may be others of that name in other directories.
-    String name = files.size() + "/" + path.substring(path.lastIndexOf('/') + 1);
-    files.put(name, new File(path, blobName(name)));
+    String name = begun + "/" + path.substring(path.lastIndexOf('/') + 1);
+    files.put(name, new File(path));
     return new Path(work(), name).toString();
   }
 
@@ -96,7 +98,7 @@ final class Attempt {
     String name = below(path);
     File file = files.get(name);
     if (file == null) {
-      file = new File(prefix + name, blobName(name));
+      file = new File(prefix + name);
       files.put(name, file);
     }
     file.open();
@@ -146,11 +148,6 @@ final class Attempt {
     return parts.length < 3 ? "" : parts[2];
   }
 
-  private String blobName(String name) {
-    String safe = name.substring(name.lastIndexOf('/') + 1).replaceAll("[^A-Za-z0-9._-]", "_");
-    return nonce + "-" + files.size() + "-" + safe.substring(Math.max(0, safe.length() - NAME_CHARS_MAX));
-  }
-
   /**
    * The directory of the job's blobs, if the store is one of files that this machine has: it shows the blob that was
    * uploaded when the job started.
@@ -167,15 +164,17 @@ final class Attempt {
   /** A file that is written, or has been. */
   private final class File implements BlobWriter {
     private final String path;
+    private final int number;
     private final String blob;
     private BlobWriter writer;
     private long size = -1;
     private String md5;
     private long mtimeMs;
 
-    File(String path, String blob) {
+    File(String path) {
       this.path = path;
-      this.blob = blob;
+      this.number = begun++;
+      this.blob = uploads.name(number);
     }
 
     void open() throws IOException {
@@ -186,7 +185,7 @@ final class Attempt {
         writer = new DirectWriter(directory.resolve(blob));
       } else {
         Optional<BlobWriter> inHadoop = JobBlobs.inHadoop(job.physicalPrefix + blob, conf);
-        writer = inHadoop.isPresent() ? inHadoop.get() : new UploadWriter(job.uploadPrefix + blob);
+        writer = inHadoop.isPresent() ? inHadoop.get() : new UploadWriter(uploads, number);
       }
     }
 

@@ -9,6 +9,8 @@ import java.io.Serializable;
 import java.net.URI;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 
@@ -81,6 +83,14 @@ final class LakeJob implements Serializable {
 
   void beat(Configuration conf) throws IOException {
     call(conf, "beat").send();
+  }
+
+  /** URLs to upload blobs of these names to, good for a while. */
+  List<URI> uploads(Configuration conf, List<String> names) throws IOException {
+    List<URI> found = new ArrayList<>();
+    JsonNode said = call(conf, "uploads").body(Map.of("names", names)).send();
+    said.path("urls").forEach(url -> found.add(URI.create(url.asText())));
+    return found;
   }
 
   /** What a task wrote, kept at the server until the job is published; again for one that ran again. */

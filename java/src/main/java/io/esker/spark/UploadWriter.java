@@ -4,15 +4,16 @@ import io.esker.hadoop.BlobWriter;
 import io.esker.hadoop.JobBlobs;
 import io.esker.hadoop.Spool;
 import java.io.IOException;
-import java.net.URI;
 
-/** Writes a blob of a job through the server, for a process that cannot reach the store. */
+/** Sends a blob of a job, when all of it is known, by a URL: for a process that has no other way to the store. */
 final class UploadWriter implements BlobWriter {
-  private final URI target;
+  private final Uploads uploads;
+  private final int number;
   private final Spool spool = new Spool();
 
-  UploadWriter(String target) {
-    this.target = URI.create(target);
+  UploadWriter(Uploads uploads, int number) {
+    this.uploads = uploads;
+    this.number = number;
   }
 
   @Override
@@ -23,16 +24,12 @@ final class UploadWriter implements BlobWriter {
   @Override
   public void finish(long size, String md5) throws IOException {
     try (spool) {
-      JobBlobs.upload(target, spool.body());
+      JobBlobs.upload(uploads.target(number, size), spool.body());
     }
   }
 
   @Override
   public void discard() {
-    try {
-      spool.close();
-    } catch (IOException error) {
-      // A temporary file is left, and nothing else.
-    }
+    spool.discard();
   }
 }
