@@ -83,6 +83,7 @@ public final class LakeCommitProtocol extends SQLHadoopMapReduceCommitProtocol {
       throw new UncheckedIOException(error);
     }
     heartbeat = new Heartbeat(job, conf);
+    TaskLuggage.lighten(conf);
   }
 
   @Override
