@@ -62,6 +62,8 @@ class Kind(StrEnum):
     IMPORT_OVER = "import-over"
     RULES_NOT_FOUND = "rules-not-found"
     RULES_CHANGED = "rules-changed"
+    RULE_EXISTS = "rule-exists"
+    REPORT_NOT_FOUND = "report-not-found"
     NOT_ALLOWED = "not-allowed"
     USER_NOT_FOUND = "user-not-found"
     USER_EXISTS = "user-exists"

@@ -12,34 +12,27 @@ from tests.cli.program import COMMAND, Esker
 from tests.server.live import Live
 
 
-def test_fsck_finds_nothing_in_a_healthy_repository_and_names_what_is_damaged(local: Esker) -> None:
-    local.ok("repo", "create", "checked")
-    local.ok("upload", local.wrote("a", "1"), "checked/main/")
-    local.ok("commit", "checked/main", "-m", "a")
-    well = local.ok("fsck", "checked", "--deep", "--blobs")
+def test_fsck_finds_nothing_in_a_healthy_repository_and_names_what_is_damaged(esker: Esker, repo: str) -> None:
+    esker.ok("upload", esker.wrote("a", "1"), f"{repo}/main/")
+    esker.ok("commit", f"{repo}/main", "-m", "a")
+    well = esker.ok("fsck", repo, "--deep", "--blobs")
     assert (well.out, well.err) == ("", "nothing is wrong\n")
-    [file] = (local.lake / "checked" / "_esker" / "ranges").iterdir()
+    [file] = (esker.lake / repo / "_esker" / "ranges").iterdir()
     data = file.read_bytes()
     file.write_bytes(data[:100] + b"?" + data[101:])
-    found = local.run("fsck", "checked", "--json")
+    found = esker.run("fsck", repo, "--json")
     assert found.code == 1
     [one] = found.lines
     assert (one["what"], file.name in one["message"]) == ("range", True)
     file.unlink()
-    found = local.run("fsck", "checked")
+    found = esker.run("fsck", repo)
     assert [row[0] for row in found.rows] == ["range"]
     file.write_bytes(data)
-    [blob] = (path for path in (local.lake / "checked" / "data").rglob("*") if path.is_file())
+    [blob] = (path for path in (esker.lake / repo / "data").rglob("*") if path.is_file())
     blob.unlink()
-    assert local.ok("fsck", "checked").out == ""
-    assert [row[0] for row in local.run("fsck", "checked", "--blobs").rows] == ["blob"]
-    assert local.run("fsck", "nothing").code == 3
-
-
-def test_fsck_says_that_it_needs_the_lake_itself(remote: Esker) -> None:
-    said = remote.run("fsck", "any")
-    assert said.code == 2
-    assert "--lake" in said.err
+    assert esker.ok("fsck", repo).out == ""
+    assert [row[0] for row in esker.run("fsck", repo, "--blobs").rows] == ["blob"]
+    assert esker.run("fsck", "nothing").code == 3
 
 
 def test_the_doctor_finds_all_well(esker: Esker, repo: str) -> None:

@@ -1,8 +1,12 @@
 """The generated client, `lakefs-sdk`: what the wrapper above it does not reach."""
 
+import csv
+import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.server.live import Live, lakefs_sdk
@@ -201,6 +205,82 @@ def test_the_files_of_a_tree_are_found(server: Live, sdk: Any, repo: str) -> Non
     assert status_of(missing) == 404
 
 
+@pytest.mark.parametrize("presign", [False, True])
+def test_the_files_of_a_tree_are_read(sdk: Any, repo: str, presign: bool) -> None:
+    sdk.objects_api.upload_object(repo, "main", "a", content=b"x")
+    commit = sdk.commits_api.commit(repo, "main", lakefs_sdk.CommitCreation(message="m"))
+    read = sdk.internal_api.get_metadata_object
+    ranges = pq.read_table(io.BytesIO(read(repo, commit.meta_range_id, "meta_range", presign=presign)))
+    [name] = ranges["id"].to_pylist()
+    entries = pq.read_table(io.BytesIO(read(repo, name, "range", presign=presign)))
+    assert entries["path"].to_pylist() == ["a"]
+    for kind, digest, status in (("range", "0" * 64, 404), ("range", "no-digest", 400), ("sstable", name, 400)):
+        with pytest.raises(ApiException) as refused:
+            read(repo, digest, kind)
+        assert status_of(refused) == status
+
+
+def test_what_is_said_of_a_repository_is_changed_and_taken_back(server: Live, sdk: Any) -> None:
+    repositories, internal, name = sdk.repositories_api, sdk.internal_api, "sdk-metadata"
+    creation = {"name": name, "metadata": {"team": "data", "cost": "1"}}
+    assert server.ask("POST", "/repositories", body=creation).status == 201
+    internal.set_repository_metadata(name, lakefs_sdk.RepositoryMetadataSet(metadata={"cost": "2", "tier": "gold"}))
+    assert repositories.get_repository_metadata(name) == {"team": "data", "cost": "2", "tier": "gold"}
+    internal.delete_repository_metadata(name, lakefs_sdk.RepositoryMetadataKeys(keys=["team", "nothing"]))
+    assert repositories.get_repository_metadata(name) == {"cost": "2", "tier": "gold"}
+
+
+@pytest.mark.filterwarnings("ignore:.* is deprecated")
+def test_rules_are_kept_for_older_clients_too(sdk: Any, repo: str) -> None:
+    internal = sdk.internal_api
+    rule, other = (lakefs_sdk.BranchProtectionRule(pattern=pattern) for pattern in ("main", "release-*"))
+    internal.internal_create_branch_protection_rule(repo, rule)
+    internal.internal_create_branch_protection_rule(repo, other)
+    with pytest.raises(ApiException) as twice:
+        internal.internal_create_branch_protection_rule(repo, rule)
+    assert status_of(twice) == 409
+    assert internal.internal_get_branch_protection_rules(repo) == [rule, other]
+    internal.internal_delete_branch_protection_rule(
+        repo, lakefs_sdk.InternalDeleteBranchProtectionRuleRequest(pattern="main")
+    )
+    assert sdk.repositories_api.get_branch_protection_rules(repo) == [other]
+    with pytest.raises(ApiException) as gone:
+        internal.internal_delete_branch_protection_rule(
+            repo, lakefs_sdk.InternalDeleteBranchProtectionRuleRequest(pattern="main")
+        )
+    assert status_of(gone) == 404
+    rules = lakefs_sdk.GarbageCollectionRules(default_retention_days=3, branches=[])
+    internal.internal_set_garbage_collection_rules(repo, rules)
+    assert internal.internal_get_garbage_collection_rules(repo) == rules
+    internal.internal_delete_garbage_collection_rules(repo)
+    with pytest.raises(ApiException) as none:
+        internal.internal_get_garbage_collection_rules(repo)
+    assert status_of(none) == 404
+
+
+def test_commits_are_written_down_for_other_collectors_of_garbage(server: Live, sdk: Any, repo: str) -> None:
+    old = lakefs_sdk.CommitCreation(message="old", allow_empty=True, var_date=1)
+    gone = sdk.commits_api.commit(repo, "main", old)
+    newer = lakefs_sdk.CommitCreation(message="newer", allow_empty=True, var_date=2)
+    kept = sdk.commits_api.commit(repo, "main", newer)
+    rules = lakefs_sdk.GarbageCollectionRules(default_retention_days=1, branches=[])
+    sdk.repositories_api.set_gc_rules(repo, rules)
+    internal = sdk.internal_api
+    task = internal.prepare_garbage_collection_commits_async(repo).id
+    status = internal.prepare_garbage_collection_commits_status(repo, task)
+    assert (status.completed, status.result.run_id) == (True, task)
+    again = internal.prepare_garbage_collection_commits(repo)
+    for made in (status.result, again):
+        rows = [*csv.DictReader(Path(made.gc_commits_location.removeprefix("file://")).read_text().splitlines())]
+        expired = {row["commit_id"]: row["expired"] for row in rows}
+        assert len(rows) == 3
+        assert (expired[gone.id], expired[kept.id]) == ("true", "false")
+    dump = sdk.repositories_api.dump_submit(repo).id
+    with pytest.raises(ApiException) as other:
+        internal.prepare_garbage_collection_commits_status(repo, dump)
+    assert status_of(other) == 404
+
+
 def test_an_import_is_cancelled_or_over(server: Live, sdk: Any, repo: str) -> None:
     imports = sdk.import_api
     source = server.elsewhere / repo
@@ -245,6 +325,9 @@ def test_small_questions_are_answered(sdk: Any, repo: str) -> None:
     sdk.objects_api.upload_object(repo, "main", "a", content=b"x")
     assert sdk.objects_api.get_underlying_properties(repo, "main", "a").storage_class is None
     assert sdk.auth_api.get_current_user().user.id == "admin"
+    with pytest.raises(ApiException) as uncounted:
+        sdk.internal_api.get_usage_report_summary()
+    assert status_of(uncounted) == 404
 
 
 def test_what_is_not_there_yet_says_so(sdk: Any, repo: str) -> None:
@@ -252,7 +335,7 @@ def test_what_is_not_there_yet_says_so(sdk: Any, repo: str) -> None:
         lambda: sdk.actions_api.list_repository_runs(repo),
         lambda: sdk.pulls_api.list_pull_requests(repo),
         lambda: sdk.auth_api.list_groups(),
-        lambda: sdk.internal_api.get_usage_report_summary(),
+        lambda: sdk.internal_api.prepare_garbage_collection_uncommitted(repo),
     )
     for ask in questions:
         with pytest.raises(ApiException) as absent:

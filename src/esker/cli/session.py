@@ -62,7 +62,7 @@ class Session:
 
     @cached_property
     def lake(self) -> "Lake":
-        """The lake itself. InvalidError if a server was named: it has its own to open."""
+        """The lake itself, opened here."""
         from esker.embedded import open_lake
         from esker.engine.opening import database_of, directory_of
 
@@ -82,10 +82,6 @@ class Session:
     @cached_property
     def lake_url(self) -> str:
         said = self.settings
-        if said.endpoint:
-            raise InvalidError(
-                Kind.INVALID_ARGUMENT, "this command looks into the lake itself, past any server: name it by --lake URL"
-            )
         if not said.lake:
             raise InvalidError(
                 Kind.INVALID_ARGUMENT,

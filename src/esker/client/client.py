@@ -200,6 +200,22 @@ class Client:
     def delete_retention(self, repo: str) -> None:
         self.call("DELETE", "repositories", repo, "settings", "gc_rules")
 
+    def check(self, repo: str, *, deep: bool = False, blobs: bool = False) -> Iterator[Document]:
+        """What is wrong with a repository as it is stored; between, how many things were `looked` at."""
+        answer = self.ask("GET", "repositories", repo, "fsck", query={"deep": deep, "blobs": blobs})
+        try:
+            for line in _lines(answer.chunks):
+                said = _document(msgspec.json.decode(line))
+                if "error" in said:
+                    error = msgspec.json.encode(said["error"])
+                    raise failure(Answer(said["status"], {}, iter((error,)), answer.close), reads=True)
+                if said.get("done"):
+                    return
+                yield said
+        finally:
+            answer.close()
+        raise UnavailableError(Kind.STORE_UNAVAILABLE, "the answer broke off before all was checked: try again")
+
     # branches and tags
 
     def branches(self, repo: str, *, prefix: str = "", hidden: bool = False) -> Iterator[Document]:
@@ -503,6 +519,13 @@ def _document(answer: Any) -> Document:
 def _results(answer: Any) -> list[Document]:
     found: list[Document] = answer["results"]
     return found
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
 
 
 def _seconds(header: str | None) -> float:

@@ -17,6 +17,8 @@ repository's own and tell little; a runner has them done here, one after the oth
 the same code, so both delete the same. What is left to this process grows with commits and branches, not with objects.
 """
 
+import csv
+import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,8 +32,9 @@ from esker import activity
 from esker.engine import jobs, metrics, protection, retention, steps, tasks
 from esker.engine.lake import Lake
 from esker.engine.steps import COMMITS, METADATA, NOTES, Compared, Here, InTurn, Piece, Plan, Runner, Stores
-from esker.engine.tasks import Work
+from esker.engine.tasks import Task, Work
 from esker.errors import ContentionError, CorruptError, InvalidError, Kind, NotFoundError
+from esker.format.names import digest_of
 from esker.model import Commit, CommitID, FileName, Layer, Repository, Token
 from esker.refs import tags
 from esker.refs.records import Branch
@@ -41,6 +44,9 @@ from esker.streams.arrays import only_chunk
 
 GRACE_S: Final = 48 * 3600.0
 """Longer than an address that was given out for an upload may be linked, and than anything else that is under way."""
+
+PREPARE: Final = "gc-prepare"
+"""A kind of task."""
 
 BUCKET_ROWS: Final = 1_000_000
 """Files whose names are compared at a time: some 150 MB."""
@@ -146,6 +152,24 @@ def collect(
     if not dry_run:
         metrics.collected(files=report.deleted, size=report.deleted_bytes)
     return report
+
+
+def prepare(lake: Lake, repo: Repository) -> Task:
+    """Write down all commits, and whether the rules let go of them, for others who collect garbage: a task that is
+    done, which names the file. It is CSV, and goes when it is older than the grace time."""
+    with tasks.running(lake, repo, PREPARE) as work:
+        reached = reach(lake, repo, lake.world.now_ms())
+        rows = io.StringIO()
+        table = csv.writer(rows)
+        table.writerow(("commit_id", "meta_range_id", "expired"))
+        for name in sorted(reached.history):
+            tree = digest_of(lake.commits(repo).get(name).tree)
+            table.writerow((name, tree, str(name not in reached.commits).lower()))
+        file = f"{NOTES}{work.task.id}/commits.csv"
+        lake.blobs(repo).put(file, rows.getvalue().encode())
+        work.add(commits=len(reached.history))
+        work.summary = {"commits": file, "addresses": f"{NOTES}{work.task.id}/addresses/"}
+    return work.task
 
 
 class _Collection:

@@ -1,19 +1,34 @@
 """Repositories: create, look up, delete."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from esker.engine.commit import NO_METADATA, record_commit
 from esker.engine.lake import Lake
-from esker.errors import ConflictError, InvalidError, Kind, NotFoundError
+from esker.engine.protection import check_writable
+from esker.errors import ConflictError, ContentionError, InvalidError, Kind, NotFoundError
 from esker.model import Repository, Staging
-from esker.refs import repositories
+from esker.refs import repositories, stored
 from esker.refs.names import check_branch, check_repository, did_you_mean
+from esker.stores.kv import Record
 from esker.tree.cutting import Cutting
 
 UID_BYTES: Final = 12
+
+_METADATA: Final = b"metadata"
+_TRIES_MAX: Final = 10
+
+
+class Said(msgspec.Struct, frozen=True):
+    """Metadata that was changed since the repository was created."""
+
+    metadata: dict[str, str]
+    format_version: int = 1
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(Said)
 
 
 def create(
@@ -82,6 +97,26 @@ def every(lake: Lake, *, after: str = "") -> Iterator[Repository]:
     return repositories.every(lake.kv, after)
 
 
+def metadata(lake: Lake, repo: Repository) -> dict[str, str]:
+    """What is said of the repository: when it was created, unless it was changed since."""
+    found = lake.kv.get(f"settings/{repo.uid}", _METADATA)
+    return repo.metadata if found is None else _decode(repo, found)
+
+
+def change_metadata(
+    lake: Lake, repo: Repository, change: Callable[[dict[str, str]], Mapping[str, str]]
+) -> dict[str, str]:
+    """Say what `change` makes of what is said. ContentionError if others kept changing it."""
+    check_writable(repo)
+    for _ in range(_TRIES_MAX):
+        found = lake.kv.get(f"settings/{repo.uid}", _METADATA)
+        new = dict(change(repo.metadata if found is None else _decode(repo, found)))
+        version = found.version if found else None
+        if lake.kv.put_if(f"settings/{repo.uid}", _METADATA, msgspec.msgpack.encode(Said(new)), version):
+            return new
+    raise ContentionError(Kind.CONTENTION, f"the metadata of {repo.name!r} kept changing: try again")
+
+
 def delete(lake: Lake, name: str) -> None:
     """Forget the repository. Its blobs stay where they are."""
     repositories.delete(lake.kv, get(lake, name))
@@ -91,6 +126,10 @@ def cutting_of(repo: Repository) -> Cutting:
     return Cutting(
         salt=repo.salt, entries_mean=repo.entries_mean, entries_max=repo.entries_max, bytes_max=repo.bytes_max
     )
+
+
+def _decode(repo: Repository, found: Record) -> dict[str, str]:
+    return stored.decode(_DECODER, f"the metadata of {repo.name!r}", found.value).metadata
 
 
 def _overlap(one: str, other: str) -> bool:

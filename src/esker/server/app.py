@@ -236,7 +236,8 @@ def _query_reader(kind: type[msgspec.Struct]) -> Callable[[falcon.Request], msgs
 
 def _send(response: falcon.Response, answer: object) -> None:
     if isinstance(answer, Stream):
-        response.content_length = answer.size
+        if answer.size is not None:
+            response.content_length = answer.size
         response.stream = answer.chunks
     elif isinstance(answer, str):
         response.content_type = falcon.MEDIA_HTML

@@ -55,7 +55,8 @@ class Stream(NamedTuple):
     """An answer of bytes, sent as they come."""
 
     chunks: Iterator[bytes]
-    size: int
+    size: int | None = None
+    """None: nobody knows yet."""
 
 
 class Call(Generic[Q, B]):

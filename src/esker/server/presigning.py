@@ -22,6 +22,13 @@ def reading(call: Call[Any, Any], repo: Repository, entry: Entry) -> Presigned:
     return _presigned(call, repo, "GET", entry.address, content_type=entry.content_type, checksum=entry.checksum)
 
 
+def redirect(call: Call[Any, Any], repo: Repository, entry: Entry) -> None:
+    """Answer with where an entry's bytes are, instead of sending them."""
+    call.response.status = 302
+    call.response.location = reading(call, repo, entry).url
+    call.response.set_header("Cache-Control", "no-store")
+
+
 def writing(call: Call[Any, Any], repo: Repository, address: str) -> Presigned:
     """To upload to an address."""
     return _presigned(call, repo, "PUT", address)

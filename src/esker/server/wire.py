@@ -306,8 +306,43 @@ class GarbageCollectionConfig(Body):
     grace_period: int
 
 
+class GarbageCollectionPrepared(Body):
+    run_id: str
+    gc_commits_location: str
+    gc_addresses_location: str
+    """Where whoever collects may put addresses that nothing names any more."""
+
+
+class GarbageCollectionPreparation(Body):
+    task_id: str
+    completed: bool
+    update_time: datetime
+    result: GarbageCollectionPrepared | None = None
+    error: Error | None = None
+
+
+class UsageReport(Body):
+    installation_id: str
+    reports: list[dict[str, int]]
+
+
 class Status(Body):
     status: str
+
+
+class CheckProgress(Body):
+    looked: int
+
+
+class CheckDone(Body):
+    done: bool
+    looked: int
+    wrong: int
+
+
+class CheckFailed(Body):
+    error: Error
+    status: int
 
 
 # bodies that may also be answers
@@ -337,6 +372,14 @@ class RepositoryCreation(Body):
     sample_data: bool | None = None
     read_only: bool | None = None
     metadata: METADATA | None = None
+
+
+class RepositoryMetadataSet(Body):
+    metadata: METADATA
+
+
+class RepositoryMetadataKeys(Body):
+    keys: list[str]
 
 
 class RefsRestore(RefsDump, kw_only=True):

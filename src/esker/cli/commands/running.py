@@ -87,25 +87,24 @@ def fsck(
 ) -> None:
     """Check a repository's invariants on what is stored, and say what is wrong and where. Changes nothing.
 
-    It reads the lake itself, past any server: name it by --lake. Branches may be written to meanwhile.
+    Branches may be written to meanwhile. A server does it for admins of the repository.
 
     \b
-      esker --lake file:///data/lake fsck sales
+      esker fsck sales
       esker --lake s3://bucket/lake --kv postgresql://host/esker fsck sales --deep --blobs
     """
-    from esker.engine import fsck as checks
-    from esker.engine import repositories
-
-    lake = session.lake
-    found = 0
+    found = looked = 0
 
     def rows() -> "arguments.Rows":
-        nonlocal found
+        nonlocal found, looked
         with progress(session.output, "things checked") as advance:
-            record = repositories.get(lake, places.repository(repo))
-            for finding in checks.check(lake, record, deep=deep, blobs=blobs, advance=lambda: advance(1, 0)):
-                found += 1
-                yield finding, (finding.what, finding.where, finding.message)
+            for said in session.client.check(places.repository(repo), deep=deep, blobs=blobs):
+                if "looked" in said:
+                    advance(said["looked"] - looked, 0)
+                    looked = said["looked"]
+                else:
+                    found += 1
+                    yield said, (said["what"], said["where"], said["message"])
 
     session.output.listing(("what", "where", "why"), rows())
     if found:

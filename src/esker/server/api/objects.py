@@ -92,9 +92,7 @@ def get_object(call: Call[GetQuery, None]) -> Stream | None:
     repo = call.repo
     entry = entries.get(call.lake, repo, call.path["ref"], call.query.path)
     if call.query.presign:
-        call.response.status = 302
-        call.response.location = presigning.reading(call, repo, entry).url
-        call.response.set_header("Cache-Control", "no-store")
+        presigning.redirect(call, repo, entry)
         return None
     part = downloads.describe(call.request, call.response, entry)
     if part is None:

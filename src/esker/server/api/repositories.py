@@ -8,7 +8,7 @@ from esker.auth import Need
 from esker.engine import dumps, protection, repositories, retention
 from esker.engine.protection import Rule
 from esker.engine.retention import BranchRetention, Retention
-from esker.errors import InvalidError, Kind
+from esker.errors import ConflictError, InvalidError, Kind, NotFoundError
 from esker.model import Repository
 from esker.refs.names import check_branch
 from esker.server import places, wire
@@ -88,8 +88,21 @@ def delete_repository(call: Call[ForceQuery, None]) -> None:
 
 
 def get_repository_metadata(call: Call[NoQuery, None]) -> dict[str, str]:
-    """What was said of the repository when it was created."""
-    return call.repo.metadata
+    """What is said of the repository."""
+    return repositories.metadata(call.lake, call.repo)
+
+
+def set_repository_metadata(call: Call[NoQuery, wire.RepositoryMetadataSet]) -> None:
+    """Say something of the repository, beside what is said under other keys."""
+    repositories.change_metadata(call.lake, call.repo, lambda said: said | call.body.metadata)
+
+
+def delete_repository_metadata(call: Call[NoQuery, wire.RepositoryMetadataKeys]) -> None:
+    """Say no longer what is said under these keys."""
+    gone = set(call.body.keys)
+    repositories.change_metadata(
+        call.lake, call.repo, lambda said: {key: value for key, value in said.items() if key not in gone}
+    )
 
 
 def get_branch_protection(call: Call[NoQuery, None]) -> list[wire.BranchProtectionRule]:
@@ -102,10 +115,27 @@ def get_branch_protection(call: Call[NoQuery, None]) -> list[wire.BranchProtecti
 def set_branch_protection(call: Call[NoQuery, list[wire.BranchProtectionRule]]) -> None:
     """Replace the branch protection rules; with If-Match, only those that it names."""
     expected = call.request.get_header("If-Match")
-    rules = tuple(Rule(rule.pattern) for rule in call.body)
-    if any(not rule.pattern for rule in rules):
-        raise InvalidError(Kind.INVALID_ARGUMENT, "a rule needs a pattern, such as 'main' or 'release-*'")
+    rules = tuple(_rule(rule.pattern) for rule in call.body)
     protection.set_rules(call.lake, call.repo, rules, expected=expected.strip('"') if expected else None)
+
+
+def add_branch_protection(call: Call[NoQuery, wire.BranchProtectionRule]) -> None:
+    """Add a branch protection rule. 409 if there is one of this pattern."""
+    pattern = call.body.pattern
+    rules = protection.rules(call.lake, call.repo)
+    if any(rule.pattern == pattern for rule in rules):
+        raise ConflictError(Kind.RULE_EXISTS, f"{call.repo.name!r} has a rule for {pattern!r} already")
+    protection.set_rules(call.lake, call.repo, (*rules, _rule(pattern)), expected=protection.checksum(rules))
+
+
+def delete_branch_protection(call: Call[NoQuery, wire.BranchProtectionRule]) -> None:
+    """Delete the branch protection rule of this pattern."""
+    pattern = call.body.pattern
+    rules = protection.rules(call.lake, call.repo)
+    kept = tuple(rule for rule in rules if rule.pattern != pattern)
+    if len(kept) == len(rules):
+        raise NotFoundError(Kind.RULES_NOT_FOUND, f"{call.repo.name!r} has no rule for {pattern!r}")
+    protection.set_rules(call.lake, call.repo, kept, expected=protection.checksum(rules))
 
 
 def get_gc_rules(call: Call[NoQuery, None]) -> wire.GarbageCollectionRules:
@@ -133,6 +163,12 @@ def delete_gc_rules(call: Call[NoQuery, None]) -> None:
 def may_set_rules(call: Call[NoQuery, None]) -> None:
     """Whether the caller may set rules of this repository."""
     protection.check_writable(call.repo)
+
+
+def _rule(pattern: str) -> Rule:
+    if not pattern:
+        raise InvalidError(Kind.INVALID_ARGUMENT, "a rule needs a pattern, such as 'main' or 'release-*'")
+    return Rule(pattern)
 
 
 def _repository(repo: Repository) -> wire.Repository:
@@ -180,6 +216,22 @@ OPERATIONS = [
         path=f"{_ONE}/metadata",
         need=Need.READ,
         handler=get_repository_metadata,
+    ),
+    Operation(
+        id="setRepositoryMetadata",
+        method="POST",
+        path=f"{_ONE}/metadata",
+        need=Need.ADMIN,
+        handler=set_repository_metadata,
+        status=201,
+    ),
+    Operation(
+        id="deleteRepositoryMetadata",
+        method="DELETE",
+        path=f"{_ONE}/metadata",
+        need=Need.ADMIN,
+        handler=delete_repository_metadata,
+        status=204,
     ),
     Operation(
         id="getGCRules",
@@ -236,5 +288,54 @@ OPERATIONS = [
         need=Need.ADMIN,
         handler=may_set_rules,
         status=204,
+    ),
+    # as older clients ask for them
+    Operation(
+        id="internalGetGarbageCollectionRules",
+        method="GET",
+        path=f"{_ONE}/gc/rules",
+        need=Need.READ,
+        handler=get_gc_rules,
+    ),
+    Operation(
+        id="internalSetGarbageCollectionRules",
+        method="POST",
+        path=f"{_ONE}/gc/rules",
+        need=Need.ADMIN,
+        handler=set_gc_rules,
+        status=204,
+    ),
+    Operation(
+        id="internalDeleteGarbageCollectionRules",
+        method="DELETE",
+        path=f"{_ONE}/gc/rules",
+        need=Need.ADMIN,
+        handler=delete_gc_rules,
+        status=204,
+    ),
+    Operation(
+        id="internalGetBranchProtectionRules",
+        method="GET",
+        path=f"{_ONE}/branch_protection",
+        need=Need.READ,
+        handler=get_branch_protection,
+    ),
+    Operation(
+        id="internalCreateBranchProtectionRule",
+        method="POST",
+        path=f"{_ONE}/branch_protection",
+        need=Need.ADMIN,
+        handler=add_branch_protection,
+        status=204,
+        statuses=(409, 412),
+    ),
+    Operation(
+        id="internalDeleteBranchProtectionRule",
+        method="DELETE",
+        path=f"{_ONE}/branch_protection",
+        need=Need.ADMIN,
+        handler=delete_branch_protection,
+        status=204,
+        statuses=(412,),
     ),
 ]
