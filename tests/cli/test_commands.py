@@ -143,6 +143,8 @@ def test_a_prefix_is_deleted_and_a_missing_object_is_told(esker: Esker, repo: st
 def test_repositories_are_listed_shown_protected_and_deleted(esker: Esker, repo: str) -> None:
     assert repo in [one["id"] for one in esker.ok("repo", "list", "--prefix", "repo-", "--json").lines]
     assert esker.ok("repo", "protect", repo, "main", "release-*").rows == [["main"], ["release-*"]]
+    assert "everything is kept" in esker.ok("repo", "show", repo).out
+    assert esker.ok("repo", "retention", repo, "--json").json is None
     esker.ok("repo", "retention", repo, "--days", "30", "--branch", "main=90")
     shown = esker.ok("repo", "show", repo, "--json").json
     assert shown["protected_branches"] == ["main", "release-*"]

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shlex
 import subprocess
 import sys
 
@@ -116,6 +117,18 @@ def test_what_names_no_place_is_refused(text: str) -> None:
 def test_names_are_completed(completed: Esker, words: str, expected: list[str]) -> None:
     asked = {"_ESKER_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
     assert completed.ok(**asked).out.split() == expected
+
+
+def test_a_shell_that_was_told_how_completes(completed: Esker) -> None:
+    program = completed.wrote("bin/esker", f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    program.chmod(0o755)
+    script = completed.ok("completion", "bash").out
+    words = "COMP_WORDS=(esker ls completed); COMP_CWORD=2; _esker_completion esker"
+    environment = {**completed.environment, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", f'{script}\n{words}\necho "${{COMPREPLY[*]}}"'], capture_output=True, text=True, env=environment
+    )
+    assert (done.stdout, done.stderr) == ("completed-1 completed-2\n", "")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from esker.cli.everywhere import Endpoint, Json, Kv, Quiet, RootLake
+from esker.cli.everywhere import Endpoint, Json, Kv, Quiet, RootLake, unwrapped
 
 _HELP: Final = """Git for a data lake: branches, commits, diffs and merges over the objects in your own store.
 
@@ -25,7 +25,7 @@ it, or lakefs://, it is the same; cp needs that, to tell it from a local file.
 
 app: Final = typer.Typer(
     name="esker",
-    help=_HELP,
+    help=unwrapped(_HELP),
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

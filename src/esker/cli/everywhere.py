@@ -71,8 +71,14 @@ def command(
                 ),
             ]
         )
-        run.__name__, run.__doc__ = function.__name__, function.__doc__
+        run.__name__, run.__doc__ = function.__name__, unwrapped(function.__doc__ or "")
         app.command(name, rich_help_panel=panel)(run)
         return function
 
     return register
+
+
+def unwrapped(text: str) -> str:
+    """With each paragraph in one line, for terminals to wrap; but examples as they are."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(one if one.startswith("\b") else one.replace("\n", " ") for one in paragraphs)

@@ -14,7 +14,15 @@ import msgspec
 
 from esker.client.failures import failure
 from esker.client.transport import Answer, Body, LostError, Transport
-from esker.errors import ContentionError, EskerError, InvalidError, Kind, OutcomeUnknownError, UnavailableError
+from esker.errors import (
+    ContentionError,
+    EskerError,
+    InvalidError,
+    Kind,
+    NotFoundError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
 from esker.world import REAL, World
 
 API: Final = "/api/v1"
@@ -189,8 +197,14 @@ class Client:
         body = [{"pattern": pattern} for pattern in patterns]
         self.call("PUT", "repositories", repo, "settings", "branch_protection", body=body, again=True)
 
-    def retention(self, repo: str) -> Document:
-        return _document(self.call("GET", "repositories", repo, "settings", "gc_rules"))
+    def retention(self, repo: str) -> Document | None:
+        """None: everything is kept."""
+        try:
+            return _document(self.call("GET", "repositories", repo, "settings", "gc_rules"))
+        except NotFoundError as error:
+            if error.kind is not Kind.RULES_NOT_FOUND:
+                raise
+            return None
 
     def set_retention(self, repo: str, default_days: int, branches: Mapping[str, int]) -> None:
         rules = [{"branch_id": name, "retention_days": days} for name, days in branches.items()]

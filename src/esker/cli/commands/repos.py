@@ -1,6 +1,6 @@
 """Repositories and their rules."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -73,8 +73,6 @@ def show(session: Session, repo: arguments.Repo) -> None:
     found["metadata"] = session.client.repository_metadata(name)
     found["protected_branches"] = session.client.protected(name)
     found["retention"] = session.client.retention(name)
-    kept = found["retention"]["default_retention_days"]
-    branches = {rule["branch_id"]: rule["retention_days"] for rule in found["retention"]["branches"]}
     facts = [
         ("repository", found["id"]),
         ("data", found["storage_namespace"]),
@@ -82,8 +80,7 @@ def show(session: Session, repo: arguments.Repo) -> None:
         ("created", moment(found["creation_date"])),
         ("read-only", "yes" if found["read_only"] else "no"),
         ("protected branches", ", ".join(found["protected_branches"]) or "none"),
-        ("retention", f"{kept} days" if kept else "everything is kept"),
-        *((f"retention of {branch}", f"{days} days") for branch, days in branches.items()),
+        *((f"retention of {what}", days) for what, days in _kept(found["retention"])),
         *(sorted(found["metadata"].items())),
     ]
     session.output.thing(found, facts)
@@ -156,14 +153,15 @@ def retention(
     elif branch:
         raise InvalidError(Kind.INVALID_ARGUMENT, "say --days too: how long it is on all other branches")
     found = session.client.retention(name)
-    kept = found["default_retention_days"]
-    session.output.thing(
-        found,
-        [
-            ("all branches", f"{kept} days" if kept else "everything is kept"),
-            *((rule["branch_id"], f"{rule['retention_days']} days") for rule in found["branches"]),
-        ],
-    )
+    session.output.thing(found, _kept(found))
+
+
+def _kept(rules: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """For how long, by branch."""
+    if rules is None:
+        return [("all branches", "everything is kept")]
+    branches = [(rule["branch_id"], f"{rule['retention_days']} days") for rule in rules["branches"]]
+    return [("all branches", f"{rules['default_retention_days']} days"), *branches]
 
 
 def _branch_days(pair: str) -> tuple[str, int]:

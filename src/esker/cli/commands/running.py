@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from typer._completion_shared import Shells, get_completion_script
 
 from esker.cli import arguments, places
 from esker.cli.app import app
@@ -136,6 +137,18 @@ def doctor(session: Session) -> None:
     session.output.listing(("", "what", ""), rows())
     if bad:
         raise typer.Exit(FOUND)
+
+
+@command(app, panel="Around a lake")
+def completion(session: Session, shell: Annotated[Shells, typer.Argument(help="For which shell.")]) -> None:
+    """Print what has a shell complete commands, repositories, branches and tags. --install-completion also installs it.
+
+    \b
+      esker completion bash >> ~/.bashrc
+      esker completion fish > ~/.config/fish/completions/esker.fish
+    """
+    script = get_completion_script(prog_name="esker", complete_var="_ESKER_COMPLETE", shell=shell.value)
+    session.output.lines({"shell": shell.value, "script": script}, (script,))
 
 
 @command(app, panel="Around a lake")
