@@ -22,6 +22,7 @@ from esker.engine import (
     commit,
     compaction,
     entries,
+    exports,
     garbage,
     log,
     merge,
@@ -177,6 +178,12 @@ class Repo:
             )
 
         return _all(page)
+
+    def export(self, ref: str, url: str, *, since: str = "", prefix: str = "") -> exports.Manifest:
+        """Copy what is committed on `ref` to the directory at a URL, under its paths; with `since`, only what changed
+        after that, and delete there what was removed. Done again, it copies only what is missing."""
+        task = exports.start(self.engine, self.record, ref, url, since=since, prefix=prefix)
+        return exports.export(self.engine, self.record, task)
 
     def collect_garbage(self, *, dry_run: bool = False, grace_s: float = garbage.GRACE_S) -> garbage.Report:
         """Delete what no ref reaches any more, and has not for `grace_s`: files that a former collection, so long ago,

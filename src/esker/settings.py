@@ -66,6 +66,8 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     """Whether the first start makes an admin and prints its key. Without, whoever comes first does, by the API."""
     sources: tuple[str, ...] = ()
     """URLs below which objects that lie elsewhere may be linked and imported; in the environment, between spaces."""
+    targets: tuple[str, ...] = ()
+    """URLs below which exports may be written, in the same way."""
     login_s: int = 7 * 24 * 3600
     """How long a session lasts."""
     log_format: LogFormat = LogFormat.AUTO
@@ -155,7 +157,7 @@ def in_force(
     for name in ServerSettings.__struct_fields__:
         variable = _PREFIX + name.upper()
         text: Any = environment.get(variable)
-        if text is not None and name == "sources":
+        if text is not None and name in ("sources", "targets"):
             text = text.split()
         for place, value, strict in (
             ("command line", given.get(name), False),

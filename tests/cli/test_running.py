@@ -119,3 +119,56 @@ def test_what_lies_elsewhere_is_imported(esker: Esker, repo: str, request: pytes
     if esker.remote:
         refused = esker.run("import", (esker.home / "home").as_uri(), f"{repo}/main/x/")
         assert refused.code == 5
+
+
+def test_what_is_committed_is_exported_and_then_what_changed(
+    esker: Esker, repo: str, request: pytest.FixtureRequest
+) -> None:
+    place = esker.home / "place"
+    if esker.remote:
+        place = request.getfixturevalue("server").elsewhere / f"place of {repo}"
+    for name in ("a/1", "a/2", "b/3"):
+        esker.ok("upload", esker.wrote("file", name), f"{repo}/main/{name}")
+    esker.ok("commit", f"{repo}/main", "-m", "first")
+    said = esker.ok("export", f"{repo}/main", place.as_uri(), "--json").json
+    assert (said["objects"], said["copied"], said["bytes"]) == (3, 3, 9)
+    assert (place / "a" / "2").read_text() == "a/2"
+    assert (place / "_esker_export" / "_SUCCESS").exists()
+    assert "0 copied" in esker.ok("export", f"{repo}/main", place).err
+    esker.ok("rm", f"{repo}/main/a/1", "-y")
+    esker.ok("commit", f"{repo}/main", "-m", "second")
+    assert esker.ok("export", f"{repo}/main", place, "--since", "main~1", "--json").json["deleted"] == 1
+    assert not (place / "a" / "1").exists()
+    assert esker.ok("export", f"{repo}/main~1/b/", place, "--json").json["objects"] == 1
+    states = [task["state"] for task in esker.ok("task", "list", repo, "--json").lines if task["kind"] == "export"]
+    assert states == ["done"] * 4
+    if esker.remote:
+        refused = esker.run("export", f"{repo}/main", (esker.home / "own").as_uri())
+        assert (refused.code, "may export to" in refused.err) == (5, True)
+    own = esker.run("export", f"{repo}/main", (esker.lake / repo / "data" / "x").as_uri())
+    assert own.code == (5 if esker.remote else 2)
+
+
+def test_garbage_is_collected_where_the_lake_is_opened_and_by_a_server(esker: Esker, repo: str) -> None:
+    esker.ok("upload", esker.wrote("file", "x"), f"{repo}/main/a")
+    esker.ok("commit", f"{repo}/main", "-m", "a")
+    found = esker.ok("gc", "run", repo, "--dry-run", "--json").json
+    assert (found["dry_run"], found["dead"], found["deleted"], found["by_prefix"]) == (True, 0, 0, {})
+    assert found["listed"] > 3
+    assert esker.ok("gc", "run", repo).out.splitlines()[-1] == "deleted: 0, 0 B"
+    tasks = [task for task in esker.ok("task", "list", repo, "--json").lines if task["kind"] == "gc"]
+    assert {task["about"] for task in tasks} == {"dry run", ""}
+    assert {task["state"] for task in tasks} == {"done"}
+    esker.ok("repo", "create", f"{repo}-fixed", "--read-only")
+    assert esker.run("gc", "run", f"{repo}-fixed").code == 5
+
+
+def test_how_much_there_is_is_told_by_directory_and_by_commit(local: Esker) -> None:
+    local.ok("repo", "create", "much")
+    for name in ("a/1", "a/b/2", "c"):
+        local.ok("upload", local.wrote("file", name), f"much/main/{name}")
+    local.ok("commit", "much/main", "-m", "three")
+    assert [row[:3] for row in local.ok("du", "much/main").rows] == [[".", "1", "1"], ["a/", "2", "8"]]
+    assert [row[0] for row in local.ok("du", "much/main/a/", "--depth", "2").rows] == ["a/", "a/b/"]
+    newest, first = local.ok("du", "much/main", "--by-commit", "--json").lines
+    assert (newest["message"], newest["added"], newest["bytes_added"], first["objects"]) == ("three", 3, 9, 0)

@@ -48,7 +48,7 @@ class Live:
         self.url = f"http://127.0.0.1:{port}"
         self.lake = base / "lake"
         self.elsewhere = base / "elsewhere"
-        """A directory that objects may be imported from."""
+        """A directory that objects may be imported from, and exported to."""
         self.key_id = self.secret = ""
         self._pool = urllib3.PoolManager(retries=False)
 
@@ -123,12 +123,13 @@ class Live:
 
 @contextmanager
 def live(base: Path, **settings: str) -> Iterator[Live]:
-    """A server on `base`/lake that may import from `base`/elsewhere, for as long as the block."""
+    """A server on `base`/lake that may import from, and export to, `base`/elsewhere, for as long as the block."""
     server = Live(services.free_port(), base)
     server.elsewhere.mkdir(exist_ok=True)
     said = {
         "ESKER_LAKE": server.lake.as_uri(),
         "ESKER_SOURCES": server.elsewhere.as_uri(),
+        "ESKER_TARGETS": server.elsewhere.as_uri(),
         "ESKER_PORT": str(server.port),
         "ESKER_WORKERS": "1",
         "ESKER_CREATE_ADMIN": "false",

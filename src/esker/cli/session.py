@@ -35,6 +35,8 @@ class Session:
         """Whether a lake that is not there yet is one that the command makes."""
         self.sources: Sequence[str] = ()
         """Places outside of a lake that the command may read."""
+        self.targets: Sequence[str] = ()
+        """Places outside of a lake that it may write."""
         self.connections = 1
         self._open = ExitStack()
 
@@ -57,7 +59,7 @@ class Session:
             return Client(http, authorization=authorization)
         from esker.server.app import create_app
 
-        app = create_app(self.lake, storage=self.lake_url, directory=None, sources=self.sources)
+        app = create_app(self.lake, storage=self.lake_url, directory=None, sources=self.sources, targets=self.targets)
         return Client(WsgiTransport(app))
 
     @cached_property

@@ -462,6 +462,13 @@ class Client:
     def cancel_import(self, repo: str, branch: str, name: str) -> None:
         self.call("DELETE", "repositories", repo, "branches", branch, "import", query={"id": name})
 
+    def start_export(self, repo: str, ref: str, destination: str, *, since: str = "", prefix: str = "") -> str:
+        body = {"destination": destination, "since": since, "prefix": prefix}
+        return str(self.call("POST", "repositories", repo, "refs", ref, "export", body=body)["id"])
+
+    def collect_garbage(self, repo: str, *, dry_run: bool = False) -> str:
+        return str(self.call("POST", "repositories", repo, "gc", "run", body={"dry_run": dry_run})["id"])
+
     def tasks(self, repo: str) -> Iterator[Document]:
         return self.pages("repositories", repo, "tasks")
 

@@ -18,7 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from esker.engine import repositories
 from esker.engine.entries import check_path
+from esker.engine.lake import Lake
 from esker.errors import InvalidError, Kind
 from esker.stores.blob import BlobInfo, BlobStore
 from esker.streams.entries import PATH_BYTES_MAX, SCHEMA
@@ -43,6 +45,15 @@ def address_of(url: str) -> str:
     if not separator or any(part in ("", ".", "..") for part in parts[:-1]) or parts[-1] in (".", ".."):
         raise InvalidError(Kind.INVALID_URL, f"{url!r} is no URL of a place in a store: write s3://bucket/prefix/")
     return f"{scheme}://{rest}"
+
+
+def check_elsewhere(lake: Lake, address: str) -> None:
+    """InvalidError if what is at an address, or below one that ends in '/', belongs to a repository: bytes that one may
+    delete are no other's to keep, nor its own a second time."""
+    for repo in repositories.every(lake):
+        home = address_of(repo.namespace.rstrip("/") + "/")
+        if f"{address.rstrip('/')}/".startswith(home) or (address.endswith("/") and home.startswith(address)):
+            raise InvalidError(Kind.INVALID_ADDRESS, f"{address} is, or holds, data of repository {repo.name!r}")
 
 
 def listing(

@@ -84,6 +84,14 @@ class Report(msgspec.Struct, kw_only=True):
     """When the first of what is dead, and still there, may be deleted."""
     dry_run: bool = False
 
+    def summary(self) -> dict[str, int | str]:
+        """The same, flat, for the task list."""
+        told = msgspec.structs.asdict(self)
+        by_prefix = told.pop("by_prefix")
+        for prefix, (files, size) in by_prefix.items():
+            told |= {f"deleted {prefix}": files, f"deleted_bytes {prefix}": size}
+        return {name: int(value) for name, value in told.items() if value is not None}
+
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
     """Where the names of what was dead at the last mark lie."""
@@ -114,6 +122,16 @@ class Reached:
     """Below which everything is: of running jobs and tasks."""
 
 
+def start(lake: Lake, repo: Repository, *, dry_run: bool = False) -> Task:
+    """Write down a collection that is about to begin, for `collect`."""
+    protection.check_writable(repo)
+    if lake.branches(repo).find(repo.default_branch) is None:
+        raise InvalidError(
+            Kind.BRANCH_NOT_FOUND, f"{repo.name!r} has no {repo.default_branch!r}: restore its refs first, or all goes"
+        )
+    return tasks.start(lake, repo, "gc", about="dry run" if dry_run else "")
+
+
 @metrics.measured("collect-garbage")
 def collect(
     lake: Lake,
@@ -124,31 +142,20 @@ def collect(
     progress: Progress | None = None,
     stores: Stores | None = None,
     run: Runner | None = None,
+    task: Task | None = None,
 ) -> Report:
     """Collect the repository's garbage. A dry run changes nothing but what the next mark goes by.
 
     `run` has the steps done elsewhere, by whoever can open `stores`; by default they are done here. ContentionError if
     the repository kept changing under the mark.
     """
-    protection.check_writable(repo)
-    if lake.branches(repo).find(repo.default_branch) is None:
-        raise InvalidError(
-            Kind.BRANCH_NOT_FOUND, f"{repo.name!r} has no {repo.default_branch!r}: restore its refs first, or all goes"
-        )
-    about = "dry run" if dry_run else ""
-    with tasks.running(lake, repo, "gc", about=about) as work:
+    with tasks.working(lake, repo, task or start(lake, repo, dry_run=dry_run)) as work:
         at_work = _Collection(lake, repo, stores or Here(lake, repo), run or InTurn(), work, progress)
         try:
             report = at_work.collect(grace_s, dry_run=dry_run)
         finally:
             at_work.clean_up()
-        work.summary = {
-            "listed": report.listed,
-            "dead": report.dead,
-            "dead_bytes": report.dead_bytes,
-            "deleted": report.deleted,
-            "deleted_bytes": report.deleted_bytes,
-        }
+        work.summary = report.summary()
     if not dry_run:
         metrics.collected(files=report.deleted, size=report.deleted_bytes)
     return report
@@ -408,7 +415,11 @@ def reach(lake: Lake, repo: Repository, now_ms: int) -> Reached:
         if job.state is jobs.JobState.RUNNING:
             found.prefixes.add(job.data)
             keep(job.base, now_ms)
-    found.prefixes |= {task.data for task in tasks.every(lake, repo) if not task.over}
+    for task in tasks.every(lake, repo):
+        if not task.over:
+            found.prefixes.add(task.data)
+            for commit in task.commits:
+                keep(commit, now_ms)
     # What rules let go of leaves its records: a log that could not be followed to its end would be damage.
     found.commits = found.history if rules is None else set[CommitID]().union(*by_rule.values())
     found.trees |= {lake.commits(repo).get(name).tree for name in found.commits}

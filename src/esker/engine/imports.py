@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esker.engine import elsewhere, inventories, metrics, protection, repositories, tasks
+from esker.engine import elsewhere, inventories, metrics, protection, tasks
 from esker.engine.commit import NO_METADATA, record_commit
 from esker.engine.entries import check_path, check_prefix
 from esker.engine.lake import Lake
@@ -102,7 +102,8 @@ def start(
             check_path(source.destination)
         else:
             check_prefix(source.destination)
-    _check_elsewhere(lake, sources)
+    for source in sources:
+        elsewhere.check_elsewhere(lake, source.address)
     clean_head(lake, repo, branch)
     details = Details(
         branch=branch,
@@ -113,19 +114,6 @@ def start(
         stage=stage,
     )
     return tasks.start(lake, repo, KIND, about=f"to {branch}", details=details).id
-
-
-def _check_elsewhere(lake: Lake, sources: Sequence[Source]) -> None:
-    """Bytes that one repository may delete are no other's to keep, nor its own a second time."""
-    for repo in repositories.every(lake):
-        home = elsewhere.address_of(repo.namespace.rstrip("/") + "/")
-        for source in sources:
-            if f"{source.address.rstrip('/')}/".startswith(home) or (
-                source.kind == "common_prefix" and home.startswith(source.address)
-            ):
-                raise InvalidError(
-                    Kind.INVALID_ADDRESS, f"{source.address} is, or holds, data of repository {repo.name!r}"
-                )
 
 
 def status(lake: Lake, repo: Repository, branch: str, name: str) -> Task:
@@ -206,7 +194,9 @@ def publish(
             metadata=told.metadata,
         )
 
-    return land(lake, repo, told.branch, make, wanted=work.check)
+    commit = land(lake, repo, told.branch, make, wanted=work.check)
+    metrics.imported(work.counts["objects"])
+    return commit
 
 
 def regions_of(sources: Iterable[Source]) -> tuple[str, ...]:

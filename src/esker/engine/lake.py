@@ -75,16 +75,17 @@ class Lake:
 
     def blobs(self, repo: Repository) -> BlobStore:
         """The store of the repository's own blobs, rooted at its namespace."""
-        return self._store(repo.namespace)
+        return self.store(repo.namespace)
 
     def locate(self, repo: Repository, address: str) -> tuple[BlobStore, str]:
         """Where the bytes of an entry lie: a store, and a name in it. An address that is a URL lies elsewhere."""
         if "://" not in address:
             return self.blobs(repo), address
         root, name = split_url(address)
-        return self._store(root), name
+        return self.store(root), name
 
-    def _store(self, url: str) -> BlobStore:
+    def store(self, url: str) -> BlobStore:
+        """The store at a URL."""
         found = self._stores.get(url)
         if found is None:
             found = self._stores.setdefault(url, self.open_blobs(url))

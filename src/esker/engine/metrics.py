@@ -40,6 +40,8 @@ _LANDINGS: Final = Counter(
 )
 _COLLECTED: Final = Counter("esker_gc_deleted_files", "Files that were garbage, and deleted.")
 _COLLECTED_BYTES: Final = Counter("esker_gc_deleted_bytes", "Their bytes.")
+_EXPORTED: Final = Counter("esker_export_objects", "Objects that exports copied.")
+_IMPORTED: Final = Counter("esker_import_objects", "Objects that imports took in.")
 
 POOL_QUEUED: Final = Gauge(
     "esker_pool_queued",
@@ -173,6 +175,16 @@ def collected(*, files: int, size: int) -> None:
     """Tell what a garbage collection deleted."""
     _COLLECTED.inc(files)
     _COLLECTED_BYTES.inc(size)
+
+
+def exported(objects: int) -> None:
+    """Tell what an export copied."""
+    _EXPORTED.inc(objects)
+
+
+def imported(objects: int) -> None:
+    """Tell what an import took in."""
+    _IMPORTED.inc(objects)
 
 
 def layers(repo: str, branch: str, *, tokens: int, l1: int, l2: int, tombstones: int) -> None:

@@ -99,6 +99,24 @@ def plan(
     ]
 
 
+def differing(
+    trees: Trees, left: FileName, right: FileName, start: str = "", stop: str | None = None, ranges: int = RANGES
+) -> list[tuple[str, str | None]]:
+    """From `start` to `stop`, in stretches that can be compared apart: each has so many ranges that only one of the two
+    trees has, or more. None if the trees are equal."""
+    one, other = trees.metarange(left), trees.metarange(right)
+    if one.id == other.id:
+        return []
+    shared = {*one.table["id"].to_pylist()} & {*other.table["id"].to_pylist()}
+    ends = {
+        last
+        for meta in (one, other)
+        for name, last in zip(meta.table["id"].to_pylist(), meta.maxes, strict=True)
+        if name not in shared
+    }
+    return stretches(sorted(ends), start, stop, ranges)
+
+
 def stretches(maxes: Sequence[str], start: str, stop: str | None, ranges: int) -> list[tuple[str, str | None]]:
     """From `start` to `stop`, in stretches that each end where a range does: so many ranges each, or more."""
     inside = [last for last in maxes if last >= start and (stop is None or last < stop)]

@@ -67,6 +67,8 @@ class Stores(Protocol):
     def url(self) -> str: ...
     def blobs(self) -> BlobStore: ...
     def trees(self) -> Trees: ...
+    def store(self, url: str) -> BlobStore: ...
+    def locate(self, address: str) -> tuple[BlobStore, str]: ...
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,14 @@ class Here:
 
     def trees(self) -> Trees:
         past = self.lake.past(self.repo)
-        assert isinstance(past, StoredPast), "garbage is files"
+        assert isinstance(past, StoredPast), "these steps are about files"
         return past.trees
+
+    def store(self, url: str) -> BlobStore:
+        return self.lake.store(url)
+
+    def locate(self, address: str) -> tuple[BlobStore, str]:
+        return self.lake.locate(self.repo, address)
 
 
 class Runner(Protocol):

@@ -19,7 +19,7 @@ import msgspec
 
 from esker.engine.lake import Lake
 from esker.errors import ConflictError, ContentionError, EskerError, Kind, NotFoundError
-from esker.model import Repository
+from esker.model import CommitID, Repository
 from esker.refs import stored
 from esker.refs.names import did_you_mean
 from esker.stores.kv import KEY_BYTES_MAX, items
@@ -64,6 +64,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     progress: dict[str, int] = {}
     summary: dict[str, int | str] = {}
     error: str = ""
+    commits: tuple[CommitID, ...] = ()
+    """What it reads: kept as long as it runs, whatever becomes of refs."""
     details: dict[str, Any] = {}
     """What the kind needs to do it: small, and nobody else's business."""
     format_version: int = 1
@@ -91,7 +93,15 @@ def cancelled(name: str) -> ConflictError:
     return ConflictError(Kind.TASK_CANCELLED, f"task {name} was cancelled")
 
 
-def start(lake: Lake, repo: Repository, kind: str, *, about: str = "", details: object = NOTHING) -> Task:
+def start(
+    lake: Lake,
+    repo: Repository,
+    kind: str,
+    *,
+    about: str = "",
+    commits: tuple[CommitID, ...] = (),
+    details: object = NOTHING,
+) -> Task:
     """Write down work that is about to begin, and forget the oldest that is over."""
     now_ms = lake.world.now_ms()
     task = Task(
@@ -100,6 +110,7 @@ def start(lake: Lake, repo: Repository, kind: str, *, about: str = "", details: 
         about=about,
         started_ms=now_ms,
         seen_ms=now_ms,
+        commits=commits,
         details=msgspec.to_builtins(details),
     )
     if not lake.kv.put_if(_partition(repo), task.id.encode(), _ENCODER.encode(task), None):

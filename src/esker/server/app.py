@@ -67,18 +67,21 @@ def create_app(
     storage: str,
     directory: Directory | None,
     sources: Sequence[str] = (),
+    targets: Sequence[str] = (),
     metrics: CollectorRegistry = REGISTRY,
 ) -> falcon.App[Any, Any]:
     """The application for a lake whose repositories lie below the URL `storage`.
 
     With no directory, whoever calls is the owner of the lake: for a program that has the stores open anyway. Objects
-    that lie elsewhere may be linked and imported if they are below one of the URLs in `sources`.
+    that lie elsewhere may be linked and imported if they are below one of the URLs in `sources`, and exported to places
+    below those in `targets`.
     """
     signing_key = directory.signing_key(_SIGNING) if directory else bytes.fromhex(lake.world.token(_KEY_BYTES))
     server = Server(
         lake=lake,
         storage=storage,
         sources=tuple(map(place, sources)),
+        targets=tuple(map(place, targets)),
         directory=directory,
         signer=Signer(signing_key),
         known=Known(lake),

@@ -43,6 +43,8 @@ class Server:
     """The URL below which a repository's data lies unless it names another place."""
     sources: tuple[Place, ...]
     """Places below which objects that lie elsewhere may be linked and imported."""
+    targets: tuple[Place, ...]
+    """Places below which exports may lie."""
     directory: Directory | None
     """None: whoever calls is the owner of the lake."""
     signer: Signer

@@ -1,7 +1,7 @@
 """Where bytes lie, as URLs: of repositories, of objects, and of what may be linked or imported from elsewhere.
 
 No URL that a client sends reaches a directory of the server's own that it was not told to serve: below `storage`, only
-repositories' namespaces are, and outside of it only `sources`.
+repositories' namespaces are, and outside of it only `sources`, and to write to, `targets`.
 """
 
 from collections.abc import Iterable
@@ -88,15 +88,15 @@ def relative(repo: Repository, url: str) -> str | None:
     return url.removeprefix(root) if url.startswith(root) else None
 
 
-def check_elsewhere(homes: Iterable[tuple[str, Place]], sources: Iterable[Place], url: str) -> Place:
-    """The place of bytes that are not this server's own. ForbiddenError unless it may be read from here, InvalidError
-    if it belongs to a repository, by name and place in `homes`: bytes that one repository may delete are no other's to
-    keep."""
+def check_elsewhere(
+    homes: Iterable[tuple[str, Place]], allowed: Iterable[Place], url: str, may: str = "take objects from"
+) -> Place:
+    """The place of bytes that are not this server's own. ForbiddenError unless it is one of those that are `allowed`,
+    InvalidError if it belongs to a repository, by name and place in `homes`: bytes that one repository may delete are
+    no other's to keep."""
     found = place(url)
-    if not any(found.is_below(source) for source in sources):
-        raise ForbiddenError(
-            Kind.INVALID_ADDRESS, f"{url!r} is not among the places that this server may take objects from"
-        )
+    if not any(found.is_below(one) for one in allowed):
+        raise ForbiddenError(Kind.INVALID_ADDRESS, f"{url!r} is not among the places that this server may {may}")
     for name, home in homes:
         if found.is_below(home) or home.is_below(found):
             raise InvalidError(Kind.INVALID_ADDRESS, f"{url!r} is, or holds, data of repository {name!r}")

@@ -126,6 +126,7 @@ def _worker(settings: ServerSettings, key: bytes, metrics: Path) -> WSGIApplicat
         storage=settings.lake,
         directory=directory,
         sources=settings.sources,
+        targets=settings.targets,
         metrics=registry,
     )
     return Gate(app, requests=settings.requests, streams=STREAMS, log=log, world=REAL)

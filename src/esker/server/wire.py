@@ -302,6 +302,19 @@ class Config(Body):
     capabilities_config: CapabilitiesConfig
 
 
+class ExportCreation(Body):
+    destination: str
+    """The URL of a directory."""
+    since: str = ""
+    """A ref: only what changed after it, and what was removed since is deleted there."""
+    prefix: str = ""
+
+
+class GarbageCollection(Body):
+    dry_run: bool = False
+    """Delete nothing."""
+
+
 class GarbageCollectionConfig(Body):
     grace_period: int
 

@@ -7,6 +7,7 @@ Nothing here is imported by the rest of the package, and pyspark only where a se
 """
 
 from esker.spark.config import spark_config
+from esker.spark.exporting import export_objects
 from esker.spark.frames import diff, entries, growths, layers, log, refs, register, sizes
 from esker.spark.garbage import collect_garbage
 from esker.spark.importing import import_objects
@@ -19,6 +20,7 @@ __all__ = [
     "configure",
     "diff",
     "entries",
+    "export_objects",
     "growths",
     "import_objects",
     "layers",

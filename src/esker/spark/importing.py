@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -28,7 +28,7 @@ from esker.engine.tasks import Task, Work
 from esker.errors import ConflictError, CorruptError, Kind
 from esker.model import FileName, Repository
 from esker.spark.lakes import Opened, opened
-from esker.spark.steps import OnSpark
+from esker.spark.steps import Counter, OnSpark
 from esker.spark.stores import Place
 from esker.stores.blob import BlobStore
 from esker.streams.arrays import only_chunk
@@ -61,14 +61,6 @@ _OUTSIDE: Final = -1
 
 Built: TypeAlias = tuple[Sequence[tuple[str, Iterable[Piece]]], pa.Table]
 """Pieces by the prefixes below which they are, and what is below none."""
-
-
-class Counter(Protocol):
-    """Spark's accumulator."""
-
-    @property
-    def value(self) -> int: ...
-    def add(self, term: int) -> None: ...
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -160,17 +160,7 @@ def _entries(lake: Lake, repo: Repository, asked: Asked) -> list[Part]:
 def _diff(lake: Lake, repo: Repository, asked: Asked) -> list[Part]:
     place, trees = Place.of(repo), spans.trees_of(lake, repo)
     left, right = (lake.commits(repo).get(commit_of(lake, repo, ref)).tree for ref in (asked.left, asked.right))
-    one, other = trees.metarange(left), trees.metarange(right)
-    if one.id == other.id:
-        return []
-    shared = {*one.table["id"].to_pylist()} & {*other.table["id"].to_pylist()}
-    ends = {
-        last
-        for meta in (one, other)
-        for name, last in zip(meta.table["id"].to_pylist(), meta.maxes, strict=True)
-        if name not in shared
-    }
-    stretches = spans.stretches(sorted(ends), asked.start, asked.stop, spans.RANGES)
+    stretches = spans.differing(trees, left, right, asked.start, asked.stop)
     return [Changed(place, left, right, start, stop) for start, stop in stretches]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from esker.errors import EskerError
 from esker.world import REAL
@@ -18,6 +18,14 @@ _TASKS_A_CORE: Final = 2
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+
+class Counter(Protocol):
+    """Spark's accumulator."""
+
+    @property
+    def value(self) -> int: ...
+    def add(self, term: int) -> None: ...
 
 
 class OnSpark:

@@ -52,6 +52,10 @@ class Place:
         root, name = split_url(address)
         return _store(root), name
 
+    def store(self, url: str) -> BlobStore:
+        """The store at a URL. Not to be closed."""
+        return _store(url)
+
     def trees(self) -> Trees:
         """The repository's trees."""
         return _trees(self)

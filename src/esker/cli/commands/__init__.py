@@ -3,6 +3,7 @@
 from esker.cli.app import app
 from esker.cli.commands import (
     branches,
+    garbage,
     history,
     loading,
     merging,
@@ -18,6 +19,7 @@ from esker.cli.commands import (
 __all__ = [
     "app",
     "branches",
+    "garbage",
     "history",
     "loading",
     "merging",

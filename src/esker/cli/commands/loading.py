@@ -7,8 +7,9 @@ import typer
 
 from esker.cli import arguments, places
 from esker.cli.app import app
+from esker.cli.commands.tasks import follow
 from esker.cli.everywhere import command
-from esker.cli.output import moment
+from esker.cli.output import moment, size
 from esker.cli.progress import progress
 from esker.cli.session import Session
 from esker.errors import InvalidError, Kind
@@ -65,6 +66,41 @@ def import_(
         )
     made = found["commit"]["id"]
     session.output.done(found, f"imported {found['ingested_objects']} objects to {at}: {made[:12]}")
+
+
+@command(app, "export", panel="Objects")
+def export(
+    session: Session,
+    source: Annotated[
+        str,
+        typer.Argument(metavar="REPO/REF[/PREFIX]", help="What is committed there.", autocompletion=arguments.names),
+    ],
+    target: Annotated[str, typer.Argument(metavar="URL", help="A directory of a store: s3://..., file:///...")],
+    since: Annotated[
+        str,
+        typer.Option("--since", metavar="REF", help="Only what changed after it; what was removed is deleted there."),
+    ] = "",
+) -> None:
+    """Copy the objects of a ref, under their paths, to a plain place: for those who have no lake.
+
+    When all is there, so is _esker_export/_SUCCESS, a manifest. After a failure, or to be sure, do it again: only what
+    is missing is copied. A server exports to where its ESKER_TARGETS allows.
+
+    \b
+      esker export sales/v1.2 s3://partner/sales/
+      esker export sales/v1.3 s3://partner/sales/ --since v1.2
+    """
+    at = places.on_ref(source)
+    url = target if "://" in target else Path(target).absolute().as_uri()
+    session.targets = (url,)
+    name = session.client.start_export(at.repo, at.ref, url, since=since, prefix=at.path)
+    found = follow(session, at.repo, name, "objects", lambda progress: progress.get("objects", 0))
+    told = found["summary"]
+    session.output.done(
+        told,
+        f"exported {told['objects']} objects, {size(told['bytes'])}, to {url}: {told['copied']} copied, "
+        f"{told['deleted']} deleted",
+    )
 
 
 def _wait(session: Session, at: places.Place, name: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Long work on a repository: what runs, what came of it, and to stop it."""
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -8,10 +9,15 @@ from esker.cli import arguments, places
 from esker.cli.app import app
 from esker.cli.everywhere import command
 from esker.cli.output import moment
+from esker.cli.progress import progress
 from esker.cli.session import Session
+from esker.errors import InvalidError, Kind
+from esker.world import REAL
 
 tasks = typer.Typer(name="task", help="Long work: imports, exports, garbage collections.", no_args_is_help=True)
 app.add_typer(tasks, rich_help_panel="Around a lake")
+
+_POLL_S: Final = 0.2
 
 Task = Annotated[str, typer.Argument(metavar="TASK", help="Its id.")]
 
@@ -56,6 +62,27 @@ def cancel(session: Session, repo: arguments.Repo, task: Task) -> None:
     """
     found = session.client.cancel_task(places.repository(repo), task)
     session.output.done(found, f"task {task} was told to stop")
+
+
+def follow(session: Session, repo: str, task: str, what: str, count: Callable[[dict[str, int]], int]) -> dict[str, Any]:
+    """Wait for a task, with a line that shows how much of `what` is done: its document. Who interrupts it stops it."""
+    seen = 0
+    try:
+        with progress(session.output, what) as advance:
+            while True:
+                found = session.client.task(repo, task)
+                now = count(found["progress"])
+                advance(now - seen, 0)
+                seen = now
+                if found["state"] != "running":
+                    break
+                REAL.sleep(_POLL_S)
+    except KeyboardInterrupt:
+        session.client.cancel_task(repo, task)
+        raise
+    if found["state"] != "done":
+        raise InvalidError(Kind.INVALID_ARGUMENT, f"task {task} {found['state']}: {found.get('error') or ''}")
+    return found
 
 
 def _said(task: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from esker.auth import Need
+from esker.engine import garbage
 from esker.server import VERSION, places, wire
 from esker.server.call import Call, NoQuery, Operation, Server
 
@@ -35,7 +36,7 @@ def get_storage_config(call: Call[NoQuery, None]) -> wire.StorageConfig:
 
 def get_gc_config(call: Call[NoQuery, None]) -> wire.GarbageCollectionConfig:
     """How long, in seconds, what nothing names any more is kept at least."""
-    return wire.GarbageCollectionConfig(grace_period=int(call.lake.settings.grace_s))
+    return wire.GarbageCollectionConfig(grace_period=int(garbage.GRACE_S))
 
 
 def post_statistics(call: Call[NoQuery, wire.StatsEventsList]) -> None:

@@ -1,25 +1,16 @@
 """Imports: start one, see how far it is, cancel it. Each runs in a thread of the server that it was started on."""
 
-import logging
-import threading
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from esker.auth import Need
 from esker.engine import imports
 from esker.engine.imports import Source
 from esker.engine.tasks import Task
-from esker.errors import ContentionError, Kind
 from esker.model import CommitID, Repository
-from esker.server import places, wire
+from esker.server import places, wire, working
 from esker.server.api.answers import commit_of
 from esker.server.call import Call, NoQuery, Operation
-
-RUNNING_MAX: Final = 16
-"""Imports that a process runs at once. They mostly wait for the store."""
-
-_LOG: Final = logging.getLogger("esker.server")
-_PLACES: Final = threading.BoundedSemaphore(RUNNING_MAX)
 
 
 class ImportQuery(NoQuery, frozen=True, kw_only=True):
@@ -32,10 +23,9 @@ def import_start(call: Call[NoQuery, wire.ImportCreation]) -> wire.ImportCreatio
     """Start an import: it commits on the branch when it is done. Poll its status by the id."""
     body, branch = call.body, call.path["branch"]
     repo = call.writable_repo(force=bool(body.force))
-    if not _PLACES.acquire(blocking=False):
-        raise ContentionError(Kind.CONTENTION, f"{RUNNING_MAX} imports are running here already: try again later")
-    try:
-        name = imports.start(
+
+    def start() -> str:
+        return imports.start(
             call.lake,
             repo,
             branch,
@@ -44,11 +34,8 @@ def import_start(call: Call[NoQuery, wire.ImportCreation]) -> wire.ImportCreatio
             committer=call.identity.user,
             metadata=body.commit.metadata or {},
         )
-        # A daemon: who stops a server does not wait for its imports. Nothing is seen of one that did not end.
-        threading.Thread(target=_run, args=(call, repo, name), name=f"import-{name}", daemon=True).start()
-    except BaseException:
-        _PLACES.release()
-        raise
+
+    name = working.begin(start, lambda name: imports.run(call.lake, repo, name))
     return wire.ImportCreationResponse(id=name)
 
 
@@ -62,16 +49,6 @@ def import_status(call: Call[ImportQuery, None]) -> wire.ImportStatus:
 def import_cancel(call: Call[ImportQuery, None]) -> None:
     """Have an import stop: nothing will have changed. 409 if it is over."""
     imports.cancel(call.lake, call.repo, call.path["branch"], call.query.id)
-
-
-def _run(call: Call[Any, Any], repo: Repository, name: str) -> None:
-    try:
-        imports.run(call.lake, repo, name)
-    except Exception:
-        _LOG.exception("import %s failed", name)
-        raise
-    finally:
-        _PLACES.release()
 
 
 def _source(call: Call[Any, Any], location: wire.ImportLocation) -> Source:
