@@ -6,13 +6,15 @@ noted unless this process watches, and then it costs some hundred nanoseconds a 
 a query or a secret.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
+from esker.errors import ContentionError, Kind
 from esker.world import REAL
 
 P = ParamSpec("P")
@@ -20,6 +22,12 @@ T = TypeVar("T")
 
 STEPS_MAX: Final = 256
 """Noted of an activity: a verb that tries again and again takes more, and those are only counted."""
+
+
+OPERATION_MS_MAX: Final = 24 * 3600 * 1000
+"""No operation takes longer. What it wrote, and nothing names yet, is garbage to a collector before long."""
+
+_since: Final[ContextVar[int | None]] = ContextVar("since", default=None)
 
 
 class Step:
@@ -206,6 +214,28 @@ class verb:  # noqa: N801  # as `step`
             end(self._activity, kind.__name__ if kind else "")
         else:
             self._step.__exit__(kind, error, trace)
+
+
+@contextmanager
+def since(begun_ms: int) -> Iterator[None]:
+    """What is done inside began then, unless it is part of what began before."""
+    if _since.get() is not None:
+        yield
+        return
+    outside = _since.set(begun_ms)
+    try:
+        yield
+    finally:
+        _since.reset(outside)
+
+
+def check_age(now_ms: int) -> None:
+    """ContentionError if what this context is doing began too long ago to be finished."""
+    begun_ms = _since.get()
+    if begun_ms is not None and now_ms - begun_ms > OPERATION_MS_MAX:
+        raise ContentionError(
+            Kind.CONTENTION, "this was begun more than a day ago, and what it wrote may be gone by now: begin again"
+        )
 
 
 class Pool(ThreadPoolExecutor):

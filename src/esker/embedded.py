@@ -157,9 +157,7 @@ class Repo:
 
     def tag(self, name: str, ref: str) -> CommitID:
         """Name the commit that `ref` stands for, for good."""
-        protection.check_writable(self.record)
-        commit = refs.commit_of(self.engine, self.record, ref)
-        return tags.create(self.engine.kv, self.record.uid, name, commit).commit
+        return refs.tag(self.engine, self.record, name, ref)
 
     def tags(self) -> dict[str, CommitID]:
         """All of them, in order of their names."""

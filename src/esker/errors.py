@@ -76,6 +76,7 @@ class Kind(StrEnum):
     TASK_NOT_FOUND = "task-not-found"
     TASK_OVER = "task-over"
     TASK_CANCELLED = "task-cancelled"
+    RELEASED = "released"
 
 
 class EskerError(Exception):

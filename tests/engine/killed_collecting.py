@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from esker.engine import garbage, repositories
+from esker.stores.blob import BlobInfo
 from esker.stores.blob_local import LocalBlobs
 from esker.stores.kv_sqlite import SQLiteKV
 from esker.world import RealWorld
@@ -27,7 +28,19 @@ class Ahead(RealWorld):
         return super().now_ms() + int(self.more_s * 1000)
 
 
-class Deadly(LocalBlobs):
+class Dated(LocalBlobs):
+    """Tells the time by the clock that is ahead."""
+
+    def __init__(self, root: Path, world: Ahead) -> None:
+        super().__init__(root)
+        self._ahead = world
+
+    def head(self, name: str) -> BlobInfo | None:
+        found = super().head(name)
+        return found and found._replace(mtime_ms=found.mtime_ms + int(self._ahead.more_s * 1000))
+
+
+class Deadly(Dated):
     left = 0
 
     def delete(self, names: Iterable[str]) -> None:
@@ -40,7 +53,8 @@ class Deadly(LocalBlobs):
 
 if __name__ == "__main__":
     directory = Path(sys.argv[1])
-    blobs = Deadly(directory / "blobs")
-    lake = open_lake(SQLiteKV(directory / "kv.db"), blobs, AT_ONCE, Ahead(float(sys.argv[3])))
+    world = Ahead(float(sys.argv[3]))
+    blobs = Deadly(directory / "blobs", world)
+    lake = open_lake(SQLiteKV(directory / "kv.db"), blobs, AT_ONCE, world)
     blobs.left = int(sys.argv[2])
     garbage.collect(lake, repositories.get(lake, NAME), grace_s=GRACE_S)

@@ -1,5 +1,6 @@
 """Collecting garbage: after any history, what refs reach is there, and what they do not reach goes, when it is time."""
 
+import dataclasses
 import random
 from contextlib import suppress
 from pathlib import Path
@@ -7,15 +8,30 @@ from pathlib import Path
 import pytest
 
 import esker
-from esker.engine import branches, dumps, entries, garbage, jobs, merge, reset, retention, stashes, steps, tasks
+from esker import activity
+from esker.engine import (
+    branches,
+    commit,
+    dumps,
+    entries,
+    garbage,
+    jobs,
+    merge,
+    objects,
+    reset,
+    retention,
+    stashes,
+    steps,
+    tasks,
+)
 from esker.engine.cleaning import Cleaner
 from esker.engine.retention import BranchRetention, Retention
-from esker.errors import ConflictError, EskerError, ForbiddenError, InvalidError, Kind
+from esker.errors import ConflictError, ContentionError, EskerError, ForbiddenError, InvalidError, Kind
 from esker.model import Entry
 from esker.refs import tags
 from esker.streams.entries import changes_of
 from esker.streams.rows import Changes
-from tests.engine.lakes import committed, head, history_of, kind_of, shown
+from tests.engine.lakes import Clock, committed, head, history_of, kind_of, shown
 from tests.engine.worn import DAY_S, GRACE_S, Worn, files, live_through
 
 
@@ -193,7 +209,7 @@ def test_with_zero_days_only_heads_and_tags_are_kept() -> None:
 def test_what_was_uploaded_and_is_not_linked_yet_stays_for_the_grace_time_and_then_twice() -> None:
     worn = Worn()
     worn.collect()
-    address = "data/00/uploaded"
+    address = objects.fresh_address(worn.lake)
     worn.blobs.put(address, b"x")
     worn.wait(GRACE_S - 10)
     assert worn.collect().dead == 0, "too young to be looked at"
@@ -208,7 +224,7 @@ def test_what_was_uploaded_and_is_not_linked_yet_stays_for_the_grace_time_and_th
 
 def test_files_elsewhere_are_never_touched_and_own_ones_are_known_by_their_url_too() -> None:
     worn = Worn()
-    inside, outside = "data/00/own", "elsewhere/data/00/x"
+    inside, outside = objects.fresh_address(worn.lake), "elsewhere/data/00/x"
     worn.blobs.put(inside, b"x")
     worn.blobs.put(outside, b"x")
     for path, address in (("own", f"{worn.repo.namespace}/{inside}"), ("other", "s3://bucket/elsewhere/data/00/x")):
@@ -322,3 +338,61 @@ def test_a_repository_whose_refs_are_not_restored_yet_is_not_collected() -> None
     bare = dumps.create_bare(worn.lake, "bare", "memory://elsewhere")
     with pytest.raises(InvalidError, match="restore"):
         garbage.collect(worn.lake, bare)
+
+
+def test_what_lay_there_before_the_repository_did_is_none_of_its_garbage() -> None:
+    """A place may have had a directory of that name."""
+    worn = Worn()
+    theirs = ["data/2024/orders.csv", "data/ab/notes.txt", "data/ab/" + "a" * 31, "data/x", "_other/ranges/x"]
+    ours = [objects.fresh_address(worn.lake), f"{objects.fresh_address(worn.lake)}-18c,signed", "data/jobs/x/part"]
+    for name in theirs + ours:
+        worn.blobs.put(name, b"x")
+    worn.collect_all()
+    assert [name for name in theirs + ours if worn.blobs.head(name)] == theirs
+
+
+@pytest.mark.parametrize("ahead_s", [10 * GRACE_S, -10 * GRACE_S])
+def test_it_goes_by_the_clock_of_the_store_that_dated_the_files(ahead_s: float) -> None:
+    """A machine whose clock is wrong finds nothing dead for longer than it was."""
+    worn = Worn()
+    dead = worn.put("a/1")
+    reset.reset(worn.lake, worn.repo, "main")
+    worn.wait(20 * GRACE_S)
+    wrong = Clock()
+    wrong.ms = worn.clock.ms + int(ahead_s * 1000)
+    right, other = worn.lake, dataclasses.replace(worn.setup.again(), world=wrong)
+    for lake in (right, other) if ahead_s > 0 else (other, right):
+        garbage.collect(lake, worn.repo, grace_s=GRACE_S)
+        assert worn.there(dead), "found dead just now"
+    worn.wait(GRACE_S + 1)
+    garbage.collect(other, worn.repo, grace_s=GRACE_S)
+    assert not worn.there(dead)
+
+
+class Suspended(Clock):
+    """Of a machine that sleeps for a while, when it next draws an id."""
+
+    for_s = 0.0
+
+    def token(self, size: int) -> str:
+        self.ms += int(self.for_s * 1000)
+        self.for_s = 0.0
+        return super().token(size)
+
+
+def test_what_slept_for_a_day_in_the_middle_of_a_commit_does_not_land() -> None:
+    """What it wrote may have been found dead twice, and be gone."""
+    worn, asleep = Worn(), Suspended()
+    worn.put("a/1")
+    lake = dataclasses.replace(worn.setup.again(), world=asleep)
+    asleep.for_s = DAY_S + 1
+    with pytest.raises(ContentionError, match="begin again"):
+        commit.commit(lake, worn.repo, "main", "m")
+    assert len(list(history_of(worn.lake, worn.repo))) == 1
+    asleep.for_s = DAY_S / 2
+    commit.commit(lake, worn.repo, "main", "m")
+    assert len(list(history_of(worn.lake, worn.repo))) == 2
+
+
+def test_no_operation_takes_half_the_grace_time() -> None:
+    assert activity.OPERATION_MS_MAX * 2 <= garbage.GRACE_S * 1000

@@ -13,7 +13,7 @@ from esker.engine.tasks import SILENT_MS, TaskState
 from esker.errors import EskerError
 from esker.stores.blob_local import LocalBlobs
 from esker.stores.kv_sqlite import SQLiteKV
-from tests.engine.killed_collecting import NAME, Ahead
+from tests.engine.killed_collecting import NAME, Ahead, Dated
 from tests.engine.lakes import AT_ONCE, TINY, contents, open_lake
 from tests.engine.worn import GRACE_S, files, live_through, reachable
 
@@ -24,7 +24,7 @@ EACH = 5
 
 def test_what_a_killed_collector_left_the_next_one_takes(tmp_path: Path) -> None:
     world, dice = Ahead(0), random.Random(4)
-    lake = open_lake(SQLiteKV(tmp_path / "kv.db"), LocalBlobs(tmp_path / "blobs"), AT_ONCE, world)
+    lake = open_lake(SQLiteKV(tmp_path / "kv.db"), Dated(tmp_path / "blobs", world), AT_ONCE, world)
     repo = repositories.create(lake, NAME, "memory://killed", cutting=TINY)
     for _ in range(STEPS):
         with suppress(EskerError):

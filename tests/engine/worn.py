@@ -4,7 +4,20 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
-from esker.engine import branches, commit, compaction, entries, garbage, jobs, merge, objects, reset, retention, stashes
+from esker.engine import (
+    branches,
+    commit,
+    compaction,
+    entries,
+    garbage,
+    jobs,
+    merge,
+    objects,
+    releases,
+    reset,
+    retention,
+    stashes,
+)
 from esker.engine.lake import Lake
 from esker.engine.policy import Compaction
 from esker.engine.retention import Retention
@@ -13,6 +26,7 @@ from esker.model import CommitID, Entry, FileName, Repository
 from esker.refs import tags
 from esker.staging import tokens
 from esker.stores.blob_memory import MemoryBlobs
+from esker.stores.kv import KVStore
 from esker.stores.kv_memory import MemoryKV
 from esker.streams.entries import changes_of
 from esker.streams.rows import Changes
@@ -28,10 +42,10 @@ PATHS: Final = [f"{directory}/{name}" for directory in "abc" for name in range(4
 class Worn:
     """A lake with a history, and a clock that can be put forward."""
 
-    def __init__(self) -> None:
+    def __init__(self, kv: KVStore | None = None) -> None:
         self.clock = Clock()
         self.blobs = MemoryBlobs(self.clock)
-        self.setup: Setup = new_setup(MemoryKV(), self.blobs, AT_ONCE, self.clock)
+        self.setup: Setup = new_setup(kv or MemoryKV(), self.blobs, AT_ONCE, self.clock)
         self.lake, self.repo = self.setup.lake, self.setup.repo
 
     def wait(self, seconds: float) -> None:
@@ -79,12 +93,14 @@ def reachable(lake: Lake, repo: Repository) -> set[str]:
         rules = None
     days = {rule.branch: rule.days for rule in rules.branches} if rules else {}
     commits: set[CommitID] = set()
+    heads: set[CommitID] = {tag.commit for _, tag in tags.every(lake.kv, repo.uid)}
     for _, tag in tags.every(lake.kv, repo.uid):
         commits |= set(held(lake, repo, tag.commit, now_ms if rules else 0))
     trees: set[FileName] = set()
     for name, record in lake.branches(repo).page("", 1000):
         since_ms = now_ms - int(DAY_S * 1000) * days.get(name, rules.default_days) if rules else 0
         commits |= set(held(lake, repo, record.commit, since_ms))
+        heads |= {record.commit, *(stash.commit for stash in record.stashes.values())}
         found |= {entry.address for entry in shown(lake, repo, name).values()}
         layers = [*record.layers, *(layer for stash in record.stashes.values() for layer in stash.layers)]
         for stash in record.stashes.values():
@@ -100,7 +116,10 @@ def reachable(lake: Lake, repo: Repository) -> set[str]:
     for job in jobs.every(lake, repo):
         if job.state is jobs.JobState.RUNNING:
             commits |= set(held(lake, repo, job.base, now_ms if rules else 0))
+            heads.add(job.base)
             found.add(f"{job.data}part")
+    commits |= partings(lake, repo, heads)
+    commits -= set(releases.every(lake, repo)) - heads
     trees |= {lake.commits(repo).get(name).tree for name in commits}
     past = lake.past(repo)
     assert isinstance(past, StoredPast)
@@ -109,6 +128,15 @@ def reachable(lake: Lake, repo: Repository) -> set[str]:
         found |= {f"_esker/ranges/{name}" for name in past.trees.metarange(tree).table["name"].to_pylist()}
         found |= {address for table in past.scan(tree) for address in table["address"].to_pylist()}
     return found
+
+
+def partings(lake: Lake, repo: Repository, heads: set[CommitID]) -> set[CommitID]:
+    """Commits that several heads descend from, and none of their children all of these."""
+    below = {head: set(held(lake, repo, head, 0)) for head in heads}
+    every = set[CommitID]().union(*below.values())
+    of = {name: {head for head in heads if name in below[head]} for name in every}
+    children = {name: {one for one in every if name in lake.commits(repo).get(one).parents} for name in every}
+    return {name for name in every if len(of[name]) > 1 and not any(of[one] == of[name] for one in children[name])}
 
 
 def held(lake: Lake, repo: Repository, name: CommitID, since_ms: int) -> Iterator[CommitID]:
@@ -160,4 +188,4 @@ def live_through(lake: Lake, repo: Repository, dice: random.Random) -> None:
             elif dice.random() < 0.5:
                 jobs.abort(lake, repo, job.id)
         case 17:
-            lake.blobs(repo).put(f"data/never/{dice.random()}", b"linked by nobody")
+            lake.blobs(repo).put(objects.fresh_address(lake), b"linked by nobody")

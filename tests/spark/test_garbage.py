@@ -23,9 +23,10 @@ from esker.errors import EskerError, InvalidError
 from esker.settings import Settings
 from esker.spark.steps import OnSpark
 from esker.spark.stores import Place
-from esker.stores.blob import BlobStore
+from esker.stores.blob import BlobInfo, BlobStore
 from esker.stores.blob_local import LocalBlobs
 from esker.stores.open_kv import sqlite_url
+from esker.testing.faults import CountingBlobs
 from esker.tree.cutting import Cutting
 from esker.world import RealWorld
 from tests.engine.worn import GRACE_S, files, live_through, reachable
@@ -45,9 +46,23 @@ class Later(RealWorld):
         return super().monotonic_s() + self.more_s
 
 
+class Dated(CountingBlobs):
+    """Tells the time by that clock."""
+
+    def __init__(self, blobs: BlobStore, world: Later) -> None:
+        super().__init__(blobs)
+        self._world = world
+
+    def head(self, name: str) -> BlobInfo | None:
+        found = super().head(name)
+        return found and found._replace(mtime_ms=found.mtime_ms + int(self._world.more_s * 1000))
+
+
 @contextmanager
 def lake_at(url: str, world: Later, kv: str | None = None) -> Iterator[esker.Lake]:
     with esker.open_lake(url, kv=kv, settings=Settings(grace_s=0.0), world=world) as lake:
+        place = f"{url}/{NAME}"
+        lake.engine._stores[place] = Dated(lake.engine.store(place), world)
         yield lake
 
 

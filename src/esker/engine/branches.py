@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from esker.engine import releases
 from esker.engine.lake import Lake
 from esker.engine.protection import check_writable
 from esker.engine.refs import commit_of
-from esker.errors import ForbiddenError, Kind
+from esker.errors import ForbiddenError, Kind, NotFoundError
 from esker.format.names import digest_of
 from esker.model import CommitID, Layer, Repository
 from esker.refs.names import check_branch
@@ -22,7 +23,13 @@ def create(lake: Lake, repo: Repository, name: str, source: str, *, hidden: bool
     check_branch(name)
     check_writable(repo)
     commit = commit_of(lake, repo, source)
+    releases.check(lake, repo, commit)
     lake.branches(repo).create(name, commit, hidden=hidden)
+    try:
+        releases.check(lake, repo, commit)
+    except NotFoundError:
+        delete(lake, repo, name)
+        raise
     return commit
 
 

@@ -1,11 +1,12 @@
 """Garbage collection: take away what no ref reaches any more.
 
     1. list     all files of the repository, before anything else is read
-    2. touch    every branch, so that a swap that was stalled since before fails, and looks again
-    3. mark     what refs reach: trees of commits that the rules keep, layers, stashes, running jobs and tasks
-    4. compare  what was listed, is old enough and was not reached, is dead
-    5. sweep    what has been dead for the grace time, at every mark since
-    6. note     what is dead now, for the next mark
+    2. release  note the commits that the rules let go of, so that nothing is built on them any more
+    3. touch    every branch, so that a swap that was stalled since before fails, and looks again
+    4. mark     what refs reach: trees of commits that the rules keep, layers, stashes, running jobs and tasks
+    5. compare  what was listed, is old enough and was not reached, is dead
+    6. sweep    what has been dead for the grace time, at every mark since
+    7. note     what is dead now, for the next mark
 
 Nothing is deleted that was not found dead twice, a grace time apart: so whoever got hold of it while it was reachable
 (a reader, a copy, a merge under way) has had that long. No operation may take half as long. What was listed is looked
@@ -29,11 +30,11 @@ import msgspec
 import pyarrow as pa
 
 from esker import activity
-from esker.engine import jobs, metrics, protection, retention, steps, tasks
+from esker.engine import jobs, metrics, protection, releases, retention, steps, tasks
 from esker.engine.lake import Lake
 from esker.engine.steps import COMMITS, METADATA, NOTES, Compared, Here, InTurn, Piece, Plan, Runner, Stores
 from esker.engine.tasks import Task, Work
-from esker.errors import ContentionError, CorruptError, InvalidError, Kind, NotFoundError
+from esker.errors import ContentionError, CorruptError, InvalidError, Kind, NotFoundError, UnavailableError
 from esker.format.names import digest_of
 from esker.model import Commit, CommitID, FileName, Layer, Repository, Token
 from esker.refs import tags
@@ -112,7 +113,9 @@ class Reached:
     """What refs reach."""
 
     commits: set[CommitID] = field(default_factory=set)
-    """Those that the rules keep."""
+    """Those whose trees are kept."""
+    released: set[CommitID] = field(default_factory=set)
+    """Those that were let go of."""
     history: set[CommitID] = field(default_factory=set)
     """All that any ref descends from: their records stay, for the log."""
     trees: set[FileName] = field(default_factory=set)
@@ -195,7 +198,7 @@ class _Collection:
 
     def collect(self, grace_s: float, *, dry_run: bool) -> Report:
         lake, repo = self._lake, self._repo
-        now_ms = lake.world.now_ms()
+        now_ms = self._now_ms()
         old_ms = now_ms - int(grace_s * 1000)
         note = _noted(lake, repo)
         buckets = self._buckets(note)
@@ -203,6 +206,8 @@ class _Collection:
         listed = self._list(buckets)
         report.listed = sum(piece.rows for piece in listed)
         report.listed_bytes = sum(piece.bytes for piece in listed)
+        if not dry_run:
+            release(lake, repo, now_ms)
         live, reached = self._mark(buckets, now_ms)
         report.marked = sum(piece.bytes for piece in live)
         noted = self._each("noted", partial(steps.sort_note, self._stores, self._where, buckets), note.files)
@@ -221,6 +226,15 @@ class _Collection:
         kept = set(_noted(self._lake, self._repo).files)
         old_ms = now_ms - int(GRACE_S * 1000)
         blobs.delete([info.name for info in blobs.list(NOTES) if info.mtime_ms < old_ms and info.name not in kept])
+
+    def _now_ms(self) -> int:
+        """By the clock that dates the files: ages told by two clocks would be wrong by what is between them."""
+        blobs, probe = self._lake.blobs(self._repo), f"{self._where}clock"
+        blobs.put(probe, b"")
+        found = blobs.head(probe)
+        if found is None:
+            raise UnavailableError(Kind.STORE_UNAVAILABLE, f"{blobs.url} does not show what was just put there: later")
+        return found.mtime_ms
 
     def _buckets(self, note: Note) -> int:
         """So many that each can be compared in little memory, by what is known before anything is listed."""
@@ -375,6 +389,13 @@ def _partition(repo: Repository) -> str:
     return f"gc/{repo.uid}"
 
 
+@activity.step("release")
+def release(lake: Lake, repo: Repository, now_ms: int) -> None:
+    """Let go of what the rules let go of."""
+    found = reach(lake, repo, now_ms)
+    releases.note(lake, repo, sorted(found.history - found.commits - found.released))
+
+
 @activity.step("touch")
 def touch(lake: Lake, repo: Repository) -> None:
     """Change every branch's record without changing what it shows."""
@@ -389,7 +410,7 @@ def touch(lake: Lake, repo: Repository) -> None:
 @activity.step("reach")
 def reach(lake: Lake, repo: Repository, now_ms: int) -> Reached:
     """What refs reach now, by the repository's rules."""
-    found = Reached()
+    found = Reached(released=set(releases.every(lake, repo)))
     try:
         rules: retention.Retention | None = retention.rules(lake, repo)
     except NotFoundError as error:
@@ -398,8 +419,10 @@ def reach(lake: Lake, repo: Repository, now_ms: int) -> Reached:
         rules = None
     days = {rule.branch: rule.days for rule in rules.branches} if rules else {}
     by_rule: dict[int, set[CommitID]] = {}
+    heads: set[CommitID] = set()
 
     def keep(head: CommitID, since_ms: int) -> None:
+        heads.add(head)
         if rules is not None:
             _follow(lake, repo, head, since_ms, by_rule.setdefault(since_ms, set()))
         _follow(lake, repo, head, None, found.history)
@@ -421,8 +444,31 @@ def reach(lake: Lake, repo: Repository, now_ms: int) -> Reached:
             for commit in task.commits:
                 keep(commit, now_ms)
     # What rules let go of leaves its records: a log that could not be followed to its end would be damage.
-    found.commits = found.history if rules is None else set[CommitID]().union(*by_rule.values())
+    kept = found.history
+    if rules is not None:
+        kept = set[CommitID]().union(*by_rule.values(), _forks(lake, repo, found.history, heads))
+    found.commits = (kept - found.released) | heads
     found.trees |= {lake.commits(repo).get(name).tree for name in found.commits}
+    return found
+
+
+def _forks(lake: Lake, repo: Repository, history: set[CommitID], heads: set[CommitID]) -> set[CommitID]:
+    """Where refs part: commits that several of the heads descend from, and none of their children all of these. Among
+    them is every base that a merge of two refs goes by."""
+    get = lake.commits(repo).get
+    numbers = {head: 1 << number for number, head in enumerate(sorted(heads))}
+    below: dict[CommitID, set[int]] = {}
+    """By commit, the sets of heads that descend from each of its children."""
+    found = set()
+    for name in sorted(history, key=lambda name: -get(name).generation):
+        those = below.pop(name, set())
+        whole = numbers.get(name, 0)
+        for some in those:
+            whole |= some
+        if whole.bit_count() > 1 and whole not in those:
+            found.add(name)
+        for parent in get(name).parents:
+            below.setdefault(parent, set()).add(whole)
     return found
 
 

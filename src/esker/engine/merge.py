@@ -7,10 +7,11 @@ remembers what the source changed, and what became of each range of the destinat
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from esker.activity import step
-from esker.engine import hints, metrics, protection
+from esker.engine import hints, metrics, protection, releases
 from esker.engine.commit import NO_METADATA, record_commit
 from esker.engine.lake import Lake
 from esker.engine.landing import land
@@ -53,7 +54,10 @@ def merge(
     terms = (lake, repo, source_id, branch, strategy, squash)
     memo = Memo([hints.take(*terms, hint)] if hint else [])
 
+    built_on = partial(releases.check, lake, repo, source_id)
+
     def make(head: CommitID) -> CommitID:
+        built_on()
         base = history.merge_base(commits.get, source_id, head)
         if base is None:
             raise InvalidError(Kind.NO_MERGE_BASE, f"{source!r} and {branch!r} of {repo.name!r} share no history")
@@ -68,7 +72,7 @@ def merge(
         )
 
     try:
-        return land(lake, repo, branch, make, expected=expected_head)
+        return land(lake, repo, branch, make, expected=expected_head, wanted=built_on)
     except ContentionError as error:
         with suppress(EskerError):  # without a hint, the next try works it out again
             error.hint = hints.give(*terms, memo.known[-1]) if memo.known else ""
@@ -91,10 +95,13 @@ def revert(
     """Undo on `branch` what `ref` changed against its parent (of a merge: the `parent`-th, from 1): the new commit."""
     protection.check(lake, repo, branch, Action.COMMIT)
     undone = lake.commits(repo).get(commit_of(lake, repo, ref))
-    before = _parent_tree(lake, repo, ref, undone, parent, missing=ConflictError)
+    against = _parent(ref, undone, parent, missing=ConflictError)
+    before = _tree(lake, repo, against)
+    built_on = partial(releases.check, lake, repo, *against)
     memo = Memo()
 
     def make(head: CommitID) -> CommitID:
+        built_on()
         dest = lake.commits(repo).get(head).tree
         tree = _merged(lake, repo, undone.tree, before, dest, Strategy.NONE, memo, f"reverting {ref!r} on {branch!r}")
         if digest_of(tree) == digest_of(dest) and not allow_empty:
@@ -104,7 +111,7 @@ def revert(
             lake, repo, tree=tree, parents=(head,), message=text, committer=committer, metadata=metadata
         )
 
-    return land(lake, repo, branch, make)
+    return land(lake, repo, branch, make, wanted=built_on)
 
 
 @metrics.measured("cherry-pick")
@@ -126,11 +133,13 @@ def cherry_pick(
     protection.check(lake, repo, branch, Action.COMMIT)
     picked_id = commit_of(lake, repo, ref)
     picked = lake.commits(repo).get(picked_id)
-    before = _parent_tree(lake, repo, ref, picked, parent, missing=InvalidError)
+    before = _tree(lake, repo, _parent(ref, picked, parent, missing=InvalidError))
+    built_on = partial(releases.check, lake, repo, picked_id)
     memo = Memo()
     origin = {"cherry-pick-origin": picked_id, "cherry-pick-committer": picked.committer}
 
     def make(head: CommitID) -> CommitID:
+        built_on()
         dest = lake.commits(repo).get(head).tree
         tree = _merged(lake, repo, before, picked.tree, dest, Strategy.NONE, memo, f"picking {ref!r} onto {branch!r}")
         if digest_of(tree) == digest_of(dest):
@@ -145,7 +154,7 @@ def cherry_pick(
             metadata={**picked.metadata, **metadata, **origin},
         )
 
-    return land(lake, repo, branch, make)
+    return land(lake, repo, branch, make, wanted=built_on)
 
 
 @metrics.measured("move")
@@ -153,7 +162,13 @@ def move(lake: Lake, repo: Repository, branch: str, ref: str) -> None:
     """Point `branch` at any commit: a hard reset. Refused if anything is staged on it."""
     protection.check(lake, repo, branch, Action.COMMIT)
     target = commit_of(lake, repo, ref)
-    land(lake, repo, branch, lambda _: target)
+    built_on = partial(releases.check, lake, repo, target)
+
+    def make(_: CommitID) -> CommitID:
+        built_on()
+        return target
+
+    land(lake, repo, branch, make, wanted=built_on)
 
 
 @step("merge trees")
@@ -179,16 +194,10 @@ def _merged(
     return merged.tree
 
 
-def _parent_tree(
-    lake: Lake,
-    repo: Repository,
-    ref: str,
-    commit: Commit,
-    parent: int,
-    *,
-    missing: type[ConflictError] | type[InvalidError],
-) -> FileName:
-    """The tree that the commit is to be compared with: its parent's, and none is the empty tree."""
+def _parent(
+    ref: str, commit: Commit, parent: int, *, missing: type[ConflictError] | type[InvalidError]
+) -> tuple[CommitID, ...]:
+    """What the commit is to be compared with: one of its parents; none, if it has none."""
     n = len(commit.parents)
     if parent == 0 and n > 1:
         raise missing(
@@ -196,6 +205,10 @@ def _parent_tree(
         )
     if not 0 <= parent <= max(n, 1):
         raise InvalidError(Kind.NEEDS_PARENT, f"{ref!r} has {n} parents, so no parent number {parent}")
-    if n == 0:
-        return lake.past(repo).empty()
-    return lake.commits(repo).get(commit.parents[max(parent, 1) - 1]).tree
+    at = max(parent, 1) - 1
+    return commit.parents[at : at + 1]
+
+
+def _tree(lake: Lake, repo: Repository, parent: tuple[CommitID, ...]) -> FileName:
+    """The parent's tree; without one, the empty tree."""
+    return lake.commits(repo).get(parent[0]).tree if parent else lake.past(repo).empty()

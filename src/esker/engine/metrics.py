@@ -8,7 +8,8 @@ from typing import Final, ParamSpec, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from esker.activity import verb
+from esker.activity import since, verb
+from esker.engine.lake import Lake
 from esker.errors import EskerError
 from esker.model import Repository
 from esker.world import REAL
@@ -142,11 +143,12 @@ def measured(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
         def run(*given: P.args, **named: P.kwargs) -> T:
-            repo = given[1]
+            lake, repo = given[:2]
+            assert isinstance(lake, Lake)
             assert isinstance(repo, Repository)
             begun_s, outcome = REAL.monotonic_s(), "error"
             try:
-                with verb(name, repo=repo.name):
+                with verb(name, repo=repo.name), since(lake.world.now_ms()):
                     answer = function(*given, **named)
                 outcome = "done"
             except EskerError as error:

@@ -5,7 +5,9 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
+from esker.engine import protection, releases
 from esker.engine.lake import Lake
+from esker.errors import NotFoundError
 from esker.model import CommitID, Repository
 from esker.refs import expressions, tags
 from esker.refs.expressions import Lookup, View
@@ -70,3 +72,17 @@ def commit_of(lake: Lake, repo: Repository, ref: str) -> CommitID:
     if ref.endswith(View.STAGED):
         expressions.Resolved(ref, found.commit, found.branch, View.STAGED).as_commit()
     return found.commit
+
+
+def tag(lake: Lake, repo: Repository, name: str, ref: str) -> CommitID:
+    """Name the commit that `ref` stands for, for good."""
+    protection.check_writable(repo)
+    commit = commit_of(lake, repo, ref)
+    releases.check(lake, repo, commit)
+    made = tags.create(lake.kv, repo.uid, name, commit).commit
+    try:
+        releases.check(lake, repo, commit)
+    except NotFoundError:
+        tags.delete(lake.kv, repo.uid, name)
+        raise
+    return made

@@ -49,6 +49,9 @@ _LISTED_BATCH: Final = 10_000
 
 _NO_GARBAGE: Final = (NOTES, dumps.DUMPS)
 
+_OURS: Final = rf"(?s)^({METADATA}|{DATA}(jobs/|[0-9a-f]{{2}}/[0-9a-f]{{32}}))"
+"""How the names of all files begin that are written here: whatever else lies there was there before, and stays."""
+
 _RECORDS: Final = (f"{METADATA}staging/", COMMITS)
 """What has records of the key-value store to it, which the steps know nothing of."""
 
@@ -270,10 +273,15 @@ def list_span(stores: Stores, where: str, buckets: int, span: Span) -> list[Piec
         sizes.append(info.size)
         mtimes.append(info.mtime_ms)
         if len(names) == _LISTED_BATCH:
-            sorter.add(pa.table([names, sizes, mtimes], schema=LISTED))
+            sorter.add(_ours(names, sizes, mtimes))
             names, sizes, mtimes = [], [], []
-    sorter.add(pa.table([names, sizes, mtimes], schema=LISTED))
+    sorter.add(_ours(names, sizes, mtimes))
     return sorter.close()
+
+
+def _ours(names: list[str], sizes: list[int], mtimes: list[int]) -> pa.Table:
+    rows = pa.table([names, sizes, mtimes], schema=LISTED)
+    return rows.filter(pc.match_substring_regex(rows["name"], _OURS))
 
 
 def sort_ranges(stores: Stores, where: str, buckets: int, trees: Sequence[FileName]) -> list[Piece]:

@@ -6,6 +6,7 @@ Only `update` changes a branch (`create` and `forget` make room for one, and cle
   its id is there (applied), or is not and too few swaps have passed to push it out (certainly not applied, since a
   delayed request still carries the old version: swap again), or nobody can tell (`OutcomeUnknownError`).
 - Ids of tokens and layers are drawn inside of `change`, so each attempt has its own.
+- No swap is made for an operation that began a day ago: what it wrote may have been collected.
 - The guard of a token is written in the very swap that opens or seals it, so that it always says what the record says:
   a staged write that finds it open is visible, and none lands in a token once it is sealed.
 """
@@ -15,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from esker import activity
 from esker.errors import (
     ConflictError,
     ContentionError,
@@ -143,6 +145,8 @@ class Branches:
                 sent = None  # it carried an old version, so it never will
             if found is None or record is None or record.deleted:
                 raise self._missing(name)
+            if sent is None:
+                activity.check_age(self._world.now_ms())
             changed = change(record)
             if changed is None or changed is record:
                 if sent is not None:

@@ -20,7 +20,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from esker.engine import elsewhere, garbage, imports, inventories, repositories, spans, tasks
+from esker import activity
+from esker.engine import elsewhere, imports, inventories, repositories, spans, tasks
 from esker.engine.commit import NO_METADATA
 from esker.engine.imports import Details, Source
 from esker.engine.lake import Lake
@@ -45,7 +46,7 @@ _PARTS_A_TASK: Final = 4
 """Parts differ in size, and nobody knows how."""
 _PARTS_MAX: Final = 1000
 
-RESUME_S_MAX: Final = garbage.GRACE_S / 2
+RESUME_S_MAX: Final = activity.OPERATION_MS_MAX / 1000
 """What an import wrote is not collected sooner than twice as long after it."""
 
 _GROUP_ROWS: Final = 10_000
@@ -141,8 +142,11 @@ def import_objects(
         run = OnSpark(spark, f"esker import to {repository}/{branch}")
         with tasks.working(engine, repo, task) as work:
             work.check()
-            built, rest = _Run(spark, engine, repo, place, stage or task.data, work, run, progress).build(given)
-            commit = imports.publish(engine, repo, work, built, rest)
+            doing = _Run(spark, engine, repo, place, stage or task.data, work, run, progress)
+            plan = doing.plan(given)
+            with activity.since(plan.made_ms):
+                built, rest = doing.build(plan, given)
+                commit = imports.publish(engine, repo, work, built, rest)
             work.summary = imports.summary_of(engine, repo, commit)
         blobs = engine.blobs(repo)
         blobs.delete([info.name for info in blobs.list(stage or task.data)])
@@ -184,9 +188,8 @@ class _Run:
         self._blobs = lake.blobs(repo)
         self._counter: Counter = spark.sparkContext.accumulator(0)
 
-    def build(self, sources: tuple[Source, ...]) -> Built:
+    def build(self, plan: Plan, sources: tuple[Source, ...]) -> Built:
         """Pieces by the prefixes below which they are, and what is below none."""
-        plan = self._plan(sources)
         job = _Job(self._place, self._stage, sources, plan.head)
         done = {info.name.removeprefix(self._stage) for info in self._blobs.list(self._stage)}
         numbered = [one for one in enumerate(plan.parts) if f"{one[0]:06}" not in done]
@@ -205,7 +208,8 @@ class _Run:
         self._beat()
         return self._sorted(job, len(plan.parts))
 
-    def _plan(self, sources: tuple[Source, ...]) -> Plan:
+    def plan(self, sources: tuple[Source, ...]) -> Plan:
+        """What is to be done; or was, if this goes on."""
         known = _plan(self._place, self._stage)
         if known:
             return known

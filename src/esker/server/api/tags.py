@@ -23,9 +23,7 @@ def create_tag(call: Call[NoQuery, wire.TagCreation]) -> wire.Ref:
     """Name the commit that a ref stands for, for good."""
     body = call.body
     repo = call.writable_repo(force=bool(body.force))
-    protection.check_writable(repo)
-    commit = refs.commit_of(call.lake, repo, body.ref)
-    return wire.Ref(id=body.id, commit_id=tags.create(call.lake.kv, repo.uid, body.id, commit).commit)
+    return wire.Ref(id=body.id, commit_id=refs.tag(call.lake, repo, body.id, body.ref))
 
 
 def get_tag(call: Call[NoQuery, None]) -> wire.Ref:

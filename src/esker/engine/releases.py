@@ -1,0 +1,40 @@
+"""Commits that retention rules have let go of: their records stay, for the log, and what they show may be gone.
+
+A collection notes them before it touches the branches and looks what these reach; from then on nothing is built on
+them, though this process may remember their trees. Whoever builds on a commit looks here after reading the record that
+the swap replaces: so either the swap lands before the branch is touched, and the collection sees what it made, or it is
+lost, and the next look finds the note. Once let go of, a commit stays so, whatever the rules say later.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from esker.engine.lake import Lake
+from esker.errors import Kind, NotFoundError
+from esker.model import CommitID, Repository
+from esker.stores.kv import items
+
+
+def note(lake: Lake, repo: Repository, commits: Iterable[CommitID]) -> None:
+    """Let go of these."""
+    lake.kv.put_many(partition(repo), ((name.encode(), b"") for name in commits))
+
+
+def every(lake: Lake, repo: Repository) -> Iterator[CommitID]:
+    """All that were let go of, in order."""
+    for item in items(lake.kv, partition(repo)):
+        yield CommitID(item.key.decode())
+
+
+def check(lake: Lake, repo: Repository, *commits: CommitID) -> None:
+    """NotFoundError if one of these was let go of."""
+    for name in commits:
+        if lake.kv.get(partition(repo), name.encode()) is not None:
+            raise NotFoundError(
+                Kind.RELEASED,
+                f"the retention rules of {repo.name!r} have let go of commit {name[:12]}: its record is kept, and the "
+                "objects that it shows may be gone",
+            )
+
+
+def partition(repo: Repository) -> str:
+    return f"released/{repo.uid}"
