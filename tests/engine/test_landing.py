@@ -130,6 +130,48 @@ def test_a_swap_that_lands_many_is_one_swap() -> None:
     assert lake.branches(repo).get("main").seq - seq <= 3
 
 
+@pytest.mark.parametrize(("rows", "shared"), [(2, False), (2 * RACERS, True)], ids=["apart", "in one range"])
+def test_those_that_wait_work_ahead_but_not_twice_at_one_range(*, rows: int, shared: bool) -> None:
+    """Each racer changes a file whose neighbour in the same range has changed on the destination."""
+    setup = new_setup(settings=Settings(), cutting=Cutting(entries_mean=1 << 60, entries_max=rows))
+    lake, repo = setup.lake, setup.repo
+    for n in range(RACERS):
+        put(lake, repo, "main", f"{n:02}/ours", f"{n:02}/theirs")
+    commit.commit(lake, repo, "main", "base")
+    for n in range(RACERS):
+        branches.create(lake, repo, f"racer-{n}", "main")
+        put(lake, repo, f"racer-{n}", f"{n:02}/theirs", content="new")
+        commit.commit(lake, repo, f"racer-{n}", "racer")
+    for n in range(RACERS):
+        put(lake, repo, "main", f"{n:02}/ours", content="new")
+    commit.commit(lake, repo, "main", "ours")
+    past = lake.past(repo)
+    assert isinstance(past, StoredPast)
+    before = past.trees.counts().ranges_written
+    ahead = []
+
+    def slow(at: CommitID) -> CommitID:
+        while len(lake.lines[repo.uid, "main"].waiting) < RACERS:
+            pass
+        ahead.append(past.trees.counts().ranges_written - before)
+        return at
+
+    with ThreadPoolExecutor(RACERS + 1) as pool:
+        first = pool.submit(landing.land, lake, repo, "main", slow)
+        while (line := lake.lines.get((repo.uid, "main"))) is None or line.leader is None:
+            pass
+        rest = [pool.submit(merge.merge, lake, repo, f"racer-{n}", "main") for n in range(RACERS)]
+        assert {first.result(), *(future.result() for future in rest)}
+    in_all = past.trees.counts().ranges_written - before
+    if shared:
+        assert ahead == [1]
+        assert in_all <= RACERS + 1, "whoever worked ahead may not be the first in line"
+    else:
+        assert (ahead, in_all) == ([RACERS], RACERS)
+    assert not line.ahead
+    assert {entry.checksum for entry in shown(lake, repo, "main").values()} == {"new"}
+
+
 def test_an_interrupted_leader_lets_the_next_land() -> None:
     lake, repo, *_ = racing(2)
     held, go_on = threading.Event(), threading.Event()

@@ -1,13 +1,13 @@
 """Merges tried again, by every combination: the result is that of a merge from scratch, and the simulator's trees merge
 as the real ones do."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import pytest
 
 from esker.format.names import digest_of
-from esker.model import Entry, FileName
+from esker.model import Digest, Entry, FileName
 from esker.stores.blob_memory import MemoryBlobs
 from esker.stores.cache import MemoryCache
 from esker.streams.entries import table_of
@@ -44,6 +44,11 @@ def test_so_it_is_in_the_simulator(strategy: Strategy) -> None:
     retried_is_fresh(simulated(), strategy, list(product(CONTENTS, repeat=5)))
 
 
+@pytest.mark.parametrize("strategy", Strategy)
+def test_so_it_is_when_some_ranges_were_worked_at_ahead_of_each_try(strategy: Strategy) -> None:
+    retried_is_fresh(real(), strategy, list(product(CONTENTS, repeat=5)), is_mine=lambda digest: digest < "8")
+
+
 def test_every_combination_without_conflict_comes_to_the_same_tree() -> None:
     peaceful = [
         combination
@@ -54,13 +59,19 @@ def test_every_combination_without_conflict_comes_to_the_same_tree() -> None:
     assert retried_is_fresh(real(), Strategy.NONE, peaceful) == len(TRIES)
 
 
-def retried_is_fresh(past: Past, strategy: Strategy, combinations: Sequence[tuple[Value, ...]]) -> int:
+def retried_is_fresh(
+    past: Past,
+    strategy: Strategy,
+    combinations: Sequence[tuple[Value, ...]],
+    is_mine: Callable[[Digest], bool] = lambda _: False,
+) -> int:
     """How many of the tries came to a tree."""
     paths = {f"{number:04}": combination for number, combination in enumerate(combinations)}
     sides = [build(past, {path: combination[side] for path, combination in paths.items()}) for side in range(5)]
     memo = Memo()
     trees = 0
     for base, dest in TRIES:
+        past.merge_ahead(sides[base], sides[SOURCE], sides[dest], strategy, memo, is_mine)
         again = past.merge(sides[base], sides[SOURCE], sides[dest], strategy, memo)
         fresh = past.merge(sides[base], sides[SOURCE], sides[dest], strategy)
         expected = {path: merged(combination, base, dest, strategy) for path, combination in paths.items()}

@@ -1,10 +1,13 @@
 """Landing commits on a branch: all that want to follow its head at once, each on top of the one before, in one swap.
 
-    1. wait      in line, while others of this process are landing on the branch
-    2. look      at the head, which must be clean
-    3. make      a commit for each that waits, on top of the one before it
-    4. swap      the branch onto the last
-    5. tell      each what became of it
+    1. work      ahead, while others of this process are landing on the branch: what then is not to be done in turn
+    2. wait      in line, until it is their turn, or somebody has landed them all
+    3. look      at the head, which must be clean
+    4. make      a commit for each that waits, on top of the one before it
+    5. swap      the branch onto the last
+    6. tell      each what became of it
+
+Those who work ahead leave alone what another is at already: it will have changed when it is their turn.
 
 If the swap is lost, all are made again on the new head, from what they have worked out already. One that fails, on a
 conflict say, leaves the others alone; it is told only when the swap has landed, since what it was in conflict with may
@@ -14,6 +17,7 @@ otherwise never have been there.
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from typing import Final, NamedTuple
@@ -25,7 +29,7 @@ from esker.engine.lake import Lake, kept
 from esker.engine.snapshots import folding
 from esker.errors import ContentionError, EskerError, InvalidError, Kind, PreconditionError
 from esker.format.names import digest_of
-from esker.model import CommitID, Repository
+from esker.model import CommitID, Digest, Repository
 from esker.refs.records import Branch
 
 _TRIES_MAX: Final = 60
@@ -44,6 +48,10 @@ class Already(NamedTuple):
 Make = Callable[[CommitID], CommitID | Already]
 """From a head, the commit that is to follow it. May be called several times, and each time costs less."""
 
+Ahead = Callable[[CommitID, Callable[[Digest], bool]], object]
+"""From a head, work out what will make `Make` cheaper, in those ranges of its tree of which it is told that they are
+for it to do."""
+
 
 class _Request:
     def __init__(self, lake: Lake, make: Make, expected: CommitID | None, wanted: Callable[[], object] | None) -> None:
@@ -53,6 +61,7 @@ class _Request:
         self.outcome: CommitID | EskerError | None = None
         self.woken = lake.world.event()
         """Set when there is an outcome, or when it is this one's turn to land those that wait."""
+        self.ahead: list[Digest] = []
 
 
 class Line:
@@ -62,6 +71,16 @@ class Line:
         self.lock = threading.Lock()
         self.waiting: deque[_Request] = deque()
         self.leader: _Request | None = None
+        self.ahead: dict[Digest, _Request] = {}
+        """Ranges, and who works at them ahead of its turn."""
+
+    def take(self, request: _Request, range_id: Digest) -> bool:
+        """Whether the range is for this one to work at: nobody else who has not landed yet is."""
+        with self.lock:
+            if self.ahead.setdefault(range_id, request) is not request:
+                return False
+            request.ahead.append(range_id)
+            return True
 
 
 def land(
@@ -70,6 +89,7 @@ def land(
     branch: str,
     make: Make,
     *,
+    ahead: Ahead | None = None,
     expected: CommitID | None = None,
     wanted: Callable[[], object] | None = None,
 ) -> CommitID:
@@ -78,12 +98,15 @@ def land(
     replaces was read. What protects the branch is for the caller to check."""
     line: Line = kept(lake.lines, (repo.uid, branch), Line)
     request = _Request(lake, make, expected, wanted)
-    with line.lock:
-        line.waiting.append(request)
-        if line.leader is None:
-            line.leader = request
-            request.woken.set()
     try:
+        if ahead and line.leader:
+            with step("work ahead"), suppress(EskerError):  # it will come up again in turn, if it is still there
+                ahead(lake.branches(repo).get(branch).commit, partial(line.take, request))
+        with line.lock:
+            line.waiting.append(request)
+            if line.leader is None:
+                line.leader = request
+                request.woken.set()
         with step("wait in line"):
             request.woken.wait()
         while request.outcome is None:
@@ -100,6 +123,8 @@ def land(
 def _hand_over(line: Line, request: _Request) -> None:
     """Leave the line, and let the next land if it was this one that did."""
     with line.lock:
+        for range_id in request.ahead:
+            del line.ahead[range_id]
         if request in line.waiting:
             line.waiting.remove(request)  # interrupted before its turn
         if line.leader is request:

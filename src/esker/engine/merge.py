@@ -5,10 +5,10 @@ the result is always that of a merge from scratch. What has been worked out is n
 remembers what the source changed, and what became of each range of the destination under that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from esker.activity import step
 from esker.engine import hints, metrics, protection, releases
@@ -19,7 +19,7 @@ from esker.engine.protection import Action
 from esker.engine.refs import commit_of
 from esker.errors import ConflictError, ContentionError, EskerError, InvalidError, Kind
 from esker.format.names import digest_of
-from esker.model import Commit, CommitID, FileName, Repository
+from esker.model import Commit, CommitID, Digest, FileName, Repository
 from esker.refs import history
 from esker.tree.merge import Memo, Strategy
 
@@ -53,16 +53,21 @@ def merge(
     commits = lake.commits(repo)
     terms = (lake, repo, source_id, branch, strategy, squash)
     memo = Memo([hints.take(*terms, hint)] if hint else [])
-
     built_on = partial(releases.check, lake, repo, source_id)
 
-    def make(head: CommitID) -> CommitID:
-        built_on()
+    def sides(head: CommitID) -> tuple[CommitID, _Sides]:
         base = history.merge_base(commits.get, source_id, head)
         if base is None:
             raise InvalidError(Kind.NO_MERGE_BASE, f"{source!r} and {branch!r} of {repo.name!r} share no history")
-        before, theirs, ours = (commits.get(commit).tree for commit in (base, source_id, head))
-        tree = _merged(lake, repo, before, theirs, ours, strategy, memo, f"merging {source!r} into {branch!r}")
+        return base, _Sides(*(commits.get(commit).tree for commit in (base, source_id, head)))
+
+    def ahead(head: CommitID, is_mine: Callable[[Digest], bool]) -> None:
+        lake.past(repo).merge_ahead(*sides(head)[1], strategy, memo, is_mine)
+
+    def make(head: CommitID) -> CommitID:
+        built_on()
+        base, trees = sides(head)
+        tree = _merged(lake, repo, trees, strategy, memo, f"merging {source!r} into {branch!r}")
         if not allow_empty and (base == source_id or (squash and digest_of(tree) == digest_of(commits.get(head).tree))):
             raise InvalidError(Kind.NO_CHANGES, f"nothing to merge: {branch!r} already has all of {source!r}")
         parents = (head,) if squash else (head, source_id)
@@ -72,7 +77,7 @@ def merge(
         )
 
     try:
-        return land(lake, repo, branch, make, expected=expected_head, wanted=built_on)
+        return land(lake, repo, branch, make, ahead=ahead, expected=expected_head, wanted=built_on)
     except ContentionError as error:
         with suppress(EskerError):  # without a hint, the next try works it out again
             error.hint = hints.give(*terms, memo.known[-1]) if memo.known else ""
@@ -100,18 +105,24 @@ def revert(
     built_on = partial(releases.check, lake, repo, *against)
     memo = Memo()
 
+    def sides(head: CommitID) -> _Sides:
+        return _Sides(undone.tree, before, lake.commits(repo).get(head).tree)
+
+    def ahead(head: CommitID, is_mine: Callable[[Digest], bool]) -> None:
+        lake.past(repo).merge_ahead(*sides(head), Strategy.NONE, memo, is_mine)
+
     def make(head: CommitID) -> CommitID:
         built_on()
-        dest = lake.commits(repo).get(head).tree
-        tree = _merged(lake, repo, undone.tree, before, dest, Strategy.NONE, memo, f"reverting {ref!r} on {branch!r}")
-        if digest_of(tree) == digest_of(dest) and not allow_empty:
+        trees = sides(head)
+        tree = _merged(lake, repo, trees, Strategy.NONE, memo, f"reverting {ref!r} on {branch!r}")
+        if digest_of(tree) == digest_of(trees.dest) and not allow_empty:
             raise InvalidError(Kind.NO_CHANGES, f"nothing of {ref!r} is left on {branch!r} to revert")
         text = message or f"Revert {ref}"
         return record_commit(
             lake, repo, tree=tree, parents=(head,), message=text, committer=committer, metadata=metadata
         )
 
-    return land(lake, repo, branch, make, wanted=built_on)
+    return land(lake, repo, branch, make, ahead=ahead, wanted=built_on)
 
 
 @metrics.measured("cherry-pick")
@@ -138,11 +149,17 @@ def cherry_pick(
     memo = Memo()
     origin = {"cherry-pick-origin": picked_id, "cherry-pick-committer": picked.committer}
 
+    def sides(head: CommitID) -> _Sides:
+        return _Sides(before, picked.tree, lake.commits(repo).get(head).tree)
+
+    def ahead(head: CommitID, is_mine: Callable[[Digest], bool]) -> None:
+        lake.past(repo).merge_ahead(*sides(head), Strategy.NONE, memo, is_mine)
+
     def make(head: CommitID) -> CommitID:
         built_on()
-        dest = lake.commits(repo).get(head).tree
-        tree = _merged(lake, repo, before, picked.tree, dest, Strategy.NONE, memo, f"picking {ref!r} onto {branch!r}")
-        if digest_of(tree) == digest_of(dest):
+        trees = sides(head)
+        tree = _merged(lake, repo, trees, Strategy.NONE, memo, f"picking {ref!r} onto {branch!r}")
+        if digest_of(tree) == digest_of(trees.dest):
             raise InvalidError(Kind.NO_CHANGES, f"{branch!r} already has the change of {ref!r}")
         return record_commit(
             lake,
@@ -154,7 +171,7 @@ def cherry_pick(
             metadata={**picked.metadata, **metadata, **origin},
         )
 
-    return land(lake, repo, branch, make, wanted=built_on)
+    return land(lake, repo, branch, make, ahead=ahead, wanted=built_on)
 
 
 @metrics.measured("move")
@@ -171,18 +188,15 @@ def move(lake: Lake, repo: Repository, branch: str, ref: str) -> None:
     land(lake, repo, branch, make, wanted=built_on)
 
 
+class _Sides(NamedTuple):
+    base: FileName
+    source: FileName
+    dest: FileName
+
+
 @step("merge trees")
-def _merged(
-    lake: Lake,
-    repo: Repository,
-    base: FileName,
-    source: FileName,
-    dest: FileName,
-    strategy: Strategy,
-    memo: Memo,
-    doing: str,
-) -> FileName:
-    merged = lake.past(repo).merge(base, source, dest, strategy, memo)
+def _merged(lake: Lake, repo: Repository, trees: _Sides, strategy: Strategy, memo: Memo, doing: str) -> FileName:
+    merged = lake.past(repo).merge(*trees, strategy, memo)
     if merged.tree is None:
         shown = ", ".join(map(repr, merged.conflicts[:_NAMED_CONFLICTS]))
         more = (

@@ -13,7 +13,7 @@ destination into which these differences fall. A destination that still is the b
 the rules above give the same tree.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple
@@ -26,8 +26,9 @@ from esker.model import Digest, FileName
 from esker.streams.arrays import Bools, bools, lower_bounds, only_chunk
 from esker.streams.entries import CHANGES, IDENTITY
 from esker.streams.rows import WHOLE_ROW
+from esker.tree import rewrite
 from esker.tree.diff import diff
-from esker.tree.rewrite import Decision, Done, rewrite
+from esker.tree.rewrite import Decision, Done
 from esker.tree.trees import Trees
 
 _REMEMBERED_ROWS_MAX: Final = 1_000_000
@@ -97,15 +98,40 @@ def merge(
     if ids[2] == ids[0]:
         return Merged(source, [])
     memo = memo or Memo()
-    memo.start(ids[0], ids[1], strategy)
-    deltas: Iterable[pa.Table] | None = memo.deltas
-    if deltas is None:
-        deltas = memo.remembered(diff(trees, base, source, WHOLE_ROW))
+    deltas = _leading(trees, base, source, strategy, memo)
     reads = (base, source, *(name for name in memo.known[-1:] if trees.has(name)))
-    merged = Merged(*rewrite(trees, dest, deltas, partial(_decide, strategy), also_reads=reads, done=memo.done))
+    merged = Merged(*rewrite.rewrite(trees, dest, deltas, partial(_decide, strategy), also_reads=reads, done=memo.done))
     if merged.tree:
         memo.known.append(merged.tree)
     return merged
+
+
+def merge_ahead(
+    trees: Trees,
+    base: FileName,
+    source: FileName,
+    dest: FileName,
+    strategy: Strategy,
+    memo: Memo,
+    is_mine: Callable[[Digest], bool],
+) -> None:
+    """Work out for the memo what merging comes to, in those ranges of the destination that are `is_mine`."""
+    if trees.metarange(dest).id not in (trees.metarange(base).id, trees.metarange(source).id):
+        rewrite.ahead(
+            trees,
+            dest,
+            _leading(trees, base, source, strategy, memo),
+            partial(_decide, strategy),
+            memo.done,
+            is_mine,
+            also_reads=(base, source),
+        )
+
+
+def _leading(trees: Trees, base: FileName, source: FileName, strategy: Strategy, memo: Memo) -> Iterable[pa.Table]:
+    """What leads from base to source."""
+    memo.start(trees.metarange(base).id, trees.metarange(source).id, strategy)
+    return memo.remembered(diff(trees, base, source, WHOLE_ROW)) if memo.deltas is None else memo.deltas
 
 
 def _decide(strategy: Strategy, dest: pa.Table, deltas: pa.Table) -> Decision:

@@ -4,13 +4,13 @@
 thousands of schedules a minute.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 import pyarrow as pa
 
-from esker.model import Entry, FileName, Table
+from esker.model import Digest, Entry, FileName, Table
 from esker.streams.entries import IDENTITY
 from esker.streams.listing import Sorted
 from esker.streams.rows import Changes
@@ -41,6 +41,15 @@ class Past(Protocol):
     def merge(
         self, base: FileName, source: FileName, dest: FileName, strategy: Strategy, memo: Memo | None = None
     ) -> Merged: ...
+    def merge_ahead(
+        self,
+        base: FileName,
+        source: FileName,
+        dest: FileName,
+        strategy: Strategy,
+        memo: Memo,
+        is_mine: Callable[[Digest], bool],
+    ) -> None: ...
     def size(self, tree: FileName) -> int: ...
     def writing_behind(self) -> AbstractContextManager[object]: ...
     def write_layer(self, changes: pa.Table, where: str) -> Table: ...
@@ -93,6 +102,17 @@ class StoredPast:
         self, base: FileName, source: FileName, dest: FileName, strategy: Strategy, memo: Memo | None = None
     ) -> Merged:
         return merge.merge(self.trees, base, source, dest, strategy, memo)
+
+    def merge_ahead(
+        self,
+        base: FileName,
+        source: FileName,
+        dest: FileName,
+        strategy: Strategy,
+        memo: Memo,
+        is_mine: Callable[[Digest], bool],
+    ) -> None:
+        merge.merge_ahead(self.trees, base, source, dest, strategy, memo, is_mine)
 
     def writing_behind(self) -> AbstractContextManager[object]:
         """Trees and layers written inside are in the store when this is left without an error, and not before."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from esker.model import FileName
+from esker.model import Digest, FileName
 from esker.streams.arrays import Bools, after_prefix, lower_bound, only_chunk
 from esker.streams.entries import CHANGES, IDENTITY, NO_CHANGES, NO_ENTRIES, check
 from esker.streams.prefixes import minimal
@@ -118,6 +118,41 @@ def rewrite(
         return None, conflicts
     writer.keep(meta, kept, len(meta))
     return writer.finish(), []
+
+
+def ahead(
+    trees: Trees,
+    base: FileName,
+    changes: Iterable[pa.Table],
+    decide: Decide,
+    done: Done,
+    is_mine: Callable[[Digest], bool],
+    *,
+    also_reads: Sequence[FileName] = (),
+) -> None:
+    """Do what `rewrite` would for those ranges of the base that are `is_mine`, all of them stored, and remember it."""
+    meta = trees.metarange(base)
+    reads = [meta, *map(trees.metarange, also_reads)]
+    steps = ((step, _key(meta, step)) for step in _plan(meta, Feed(changes), ()) if step.range < len(meta))
+    wanted = ((step, key) for step, key in steps if key not in done and is_mine(Digest(key[0])))
+    under_way: deque[tuple[tuple[str, ...], list[Future[RangeInfo]]]] = deque()
+
+    def settle(most: int) -> None:
+        while len(under_way) > most:
+            key, written = under_way.popleft()
+            for future in written:
+                future.result()
+            done[key] = written
+
+    for (step, key), found in trees.reading_ahead((item, [meta.info(item[0].range)]) for item in wanted):
+        laid = _lay(trees, meta, decide, (), step, found[0].table)
+        writer = Writer(trees, reads)
+        for table, cuts in laid.rows or ():
+            writer.rows(table, cuts)
+        if written := writer.written_since(0):
+            under_way.append((key, written))
+        settle(trees.ahead)
+    settle(0)
 
 
 def _key(meta: Metarange, step: "_Step") -> tuple[str, ...]:

@@ -36,7 +36,7 @@ from esker.streams.rows import Changes
 from esker.testing.simulation.plans import Wishes, draw
 from esker.testing.simulation.run import prepare
 from esker.testing.simulation.shrink import Failure, failing
-from esker.tree.merge import Memo
+from esker.tree.merge import Memo, Strategy
 
 replace = msgspec.structs.replace
 
@@ -1313,10 +1313,9 @@ def _merge_tried_again_from_its_old_base() -> Iterator[None]:
     merged = merge._merged
     first: dict[int, tuple[Memo, FileName]] = {}
 
-    def again(lake: Lake, repo: Repository, base: FileName, source: FileName, dest: FileName, *rest: Any) -> FileName:
-        memo: Memo = rest[1]
-        _, before = first.setdefault(id(memo), (memo, base))
-        return merged(lake, repo, before, source, dest, *rest)
+    def again(lake: Lake, repo: Repository, trees: Any, strategy: Strategy, memo: Memo, doing: str) -> FileName:
+        _, before = first.setdefault(id(memo), (memo, trees.base))
+        return merged(lake, repo, trees._replace(base=before), strategy, memo, doing)
 
     with _with((merge, "_merged", again)):
         yield
@@ -1329,7 +1328,7 @@ def _merge_tried_again_as_it_was() -> Iterator[None]:
     first: dict[int, tuple[Memo, FileName]] = {}
 
     def again(*args: Any) -> FileName:
-        memo: Memo = args[6]
+        memo: Memo = args[4]
         if id(memo) not in first:
             first[id(memo)] = memo, merged(*args)
         return first[id(memo)][1]

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from esker.errors import CorruptError, Kind
-from esker.model import Entry, FileName, Table
+from esker.model import Digest, Entry, FileName, Table
 from esker.streams.arrays import after_prefix
 from esker.streams.entries import IDENTITY, SCHEMA, entries_in, table_of
 from esker.streams.rows import Changes, compare
@@ -143,6 +143,17 @@ class DictPast:
         if conflicts:
             return Merged(None, conflicts)
         return Merged(dest if merged == heads.all else self._write(DictRows(merged), heads, news, olds), [])
+
+    def merge_ahead(
+        self,
+        base: FileName,
+        source: FileName,
+        dest: FileName,
+        strategy: Strategy,
+        memo: Memo,
+        is_mine: Callable[[Digest], bool],
+    ) -> None:
+        """Nothing that dicts could spare."""
 
     def size(self, tree: FileName) -> int:
         return len(self._read(tree))
