@@ -411,11 +411,15 @@ class Branch(Ref):
         allow_empty: bool = False,
         expected_head: CommitID | None = None,
         hint: str | None = None,
+        check: Callable[[Ref], object] | None = None,
     ) -> CommitID:
         """Bring what `source` changed since it parted from here. ConflictError names all paths that both changed.
 
         With `expected_head`, PreconditionError unless the branch is there. What it would do, conflicts included, tells
         `Repo.diff(branch, source, three_dot=True)`.
+
+        `check` is called once, before anything lands, with what the merge comes to; what it raises refuses the merge.
+        What others land meanwhile is not checked again, unless `expected_head` refuses it.
         """
         return merge.merge(
             self.engine,
@@ -430,6 +434,7 @@ class Branch(Ref):
             allow_empty=allow_empty,
             expected_head=expected_head,
             hint=hint,
+            check=check and (lambda result: check(Ref(self.engine, self._repo, result))),
         )
 
     def revert(self, ref: str, *, parent: int = 0, message: str = "", committer: str = "") -> CommitID:

@@ -172,6 +172,43 @@ def test_those_that_wait_work_ahead_but_not_twice_at_one_range(*, rows: int, sha
     assert {entry.checksum for entry in shown(lake, repo, "main").values()} == {"new"}
 
 
+def test_what_checks_a_merge_is_asked_once_however_often_it_is_made_again() -> None:
+    setup = racing(2)
+    asked: list[CommitID] = []
+    lake, repo = never_still(setup), setup.repo
+    with pytest.raises(ContentionError):
+        merge.merge(lake, repo, "racer-0", "main", check=asked.append)
+    assert len(asked) == 1
+    assert set(shown(setup.lake, repo, asked[0])) == {"base", "ahead", "own/0"}
+
+
+def test_what_checks_a_merge_can_refuse_it() -> None:
+    lake, repo, *_ = racing(2)
+    seen = head(lake, repo)
+
+    def refuse(made: CommitID) -> None:
+        assert head(lake, repo) == seen, "nothing has landed"
+        raise ZeroDivisionError(made)
+
+    with pytest.raises(ZeroDivisionError):
+        merge.merge(lake, repo, "racer-0", "main", check=refuse)
+    assert head(lake, repo) == seen
+    merge.merge(lake, repo, "racer-1", "main")
+
+
+def test_all_that_lands_was_checked_if_the_head_is_the_expected_one() -> None:
+    lake, repo, *_ = racing(2)
+    seen = head(lake, repo)
+
+    def overtaken(_: CommitID) -> None:
+        merge.merge(lake, repo, "racer-1", "main")
+
+    with pytest.raises(PreconditionError):
+        merge.merge(lake, repo, "racer-0", "main", check=overtaken, expected_head=seen)
+    merge.merge(lake, repo, "racer-0", "main", check=lambda _: None, expected_head=head(lake, repo))
+    assert set(shown(lake, repo, "main")) == {"base", "own/0", "own/1"}
+
+
 def test_an_interrupted_leader_lets_the_next_land() -> None:
     lake, repo, *_ = racing(2)
     held, go_on = threading.Event(), threading.Event()

@@ -14,7 +14,7 @@ from esker.activity import step
 from esker.engine import hints, metrics, protection, releases
 from esker.engine.commit import NO_METADATA, record_commit
 from esker.engine.lake import Lake
-from esker.engine.landing import land
+from esker.engine.landing import clean_head, land
 from esker.engine.protection import Action
 from esker.engine.refs import commit_of
 from esker.errors import ConflictError, ContentionError, EskerError, InvalidError, Kind
@@ -41,12 +41,17 @@ def merge(
     allow_empty: bool = False,
     expected_head: CommitID | None = None,
     hint: str | None = None,
+    check: Callable[[CommitID], object] | None = None,
 ) -> CommitID:
     """Bring what `source` has changed since it parted from `branch` into it: the merge commit.
 
     A protected branch can be merged into: that is how it changes. ConflictError with all paths that both changed
     differently, unless a strategy decides. With `expected_head`,
     PreconditionError unless the branch is there. A ContentionError has a hint: pass it to the next try.
+
+    `check` is called once, in the caller's thread and before anything lands, with a commit of what the merge comes to;
+    what it raises refuses the merge. If others land before it does, what lands has their changes, too, and is not
+    checked again: with `expected_head` it is the very tree that was checked.
     """
     protection.check_writable(repo)
     source_id = commit_of(lake, repo, source)
@@ -76,6 +81,8 @@ def merge(
             lake, repo, tree=tree, parents=parents, message=text, committer=committer, metadata=metadata
         )
 
+    if check:
+        check(make(expected_head or clean_head(lake, repo, branch)))
     try:
         return land(lake, repo, branch, make, ahead=ahead, expected=expected_head, wanted=built_on)
     except ContentionError as error:
