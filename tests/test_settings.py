@@ -36,6 +36,8 @@ def test_values_are_of_their_types() -> None:
         ("ESKER_PORT", "eighty"),
         ("ESKER_PORT", "0"),
         ("ESKER_WORKERS", "-1"),
+        ("ESKER_CACHE_BYTES", "-1"),
+        ("ESKER_GRACE_S", "nan"),
         ("ESKER_LOG_FORMAT", "xml"),
         ("ESKER_CREATE_ADMIN", "perhaps"),
         ("ESKER_STOP_S", "0"),

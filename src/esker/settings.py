@@ -91,6 +91,8 @@ _BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "workers": (1, 256),
     "requests": (1, 1000),
     "threads": (1, 1000),
+    "cache_bytes": (0, 1 << 40),
+    "grace_s": (0, 30 * 24 * 3600),
     "login_s": (60, 366 * 24 * 3600),
     "stop_s": (1, 3600),
     "slow_s": (0, 3600),
