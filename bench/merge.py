@@ -1,4 +1,5 @@
-"""Contended merges: racers into one branch, against the same merges one after another, and against starting over."""
+"""Contended merges: racers into one branch, against the same merges one after another, and against starting over; in
+one process, and through a server."""
 
 import argparse
 import sys
@@ -27,9 +28,12 @@ from esker.streams.rows import Changes
 from esker.tree.merge import Strategy
 from esker.tree.past import StoredPast
 from esker.tree.trees import TreeCounts
+from tests.server.running import Client, serving
 
 RACERS = (2, 4, 8, 16, 32, 64)
 CHANGES = 100
+THREADS = 32
+TURNS = 8
 
 
 def main() -> int:
@@ -50,6 +54,7 @@ def main() -> int:
             bench_racers(report, lake, repo, racers)
             bench_rate(report, lake, repo)
         bench_counts(report, Path(here), fewer)
+        bench_served(report, Path(here) / "served", fewer)
     return report.missed
 
 
@@ -140,25 +145,50 @@ def bench_racers(report: Report, lake: Lake, repo: Repository, racers: tuple[int
 
 
 def bench_rate(report: Report, lake: Lake, repo: Repository) -> None:
-    """Threads that each merge a branch of their own, again and again, into one."""
-    threads, turns = 32, 8
+    """Threads that each merge branches of their own, one after the other, into one."""
+    small_branches(lake, repo)
+    took = race(THREADS, lambda number: [merge.merge(lake, repo, name, "busy") for name in small_of(number)])
+    log = list(history.first_parents(lake.commits(repo).get, lake.branches(repo).get("busy").commit))
+    assert len(log) == THREADS * TURNS + 2, "one commit each"
+    report.at_least(f"contended merges from {THREADS} threads", THREADS * TURNS / took, 200, "/s")
+
+
+def bench_served(report: Report, directory: Path, n: int) -> None:
+    """The same through a server of two processes, which race with each other."""
+    with esker.open_lake((directory / "lake").as_uri()) as opened:
+        repo = opened.create_repository("bench").record
+        fill(opened.engine, repo, n)
+        small_branches(opened.engine, repo)
+    with serving(directory, workers=2) as server:
+        client = Client(server.url, server.key, threads=THREADS)
+
+        def run(number: int) -> None:
+            for name in small_of(number):
+                client.post(f"/repositories/bench/refs/{name}/merge/busy", {})
+
+        took = race(THREADS, run)
+    with esker.open_lake((directory / "lake").as_uri()) as opened:
+        merged = sum(1 for _ in opened.repository("bench").branch("busy").log(first_parent=True))
+    assert merged == THREADS * TURNS + 2, "one commit each"
+    report.at_least(f"... from {THREADS} clients of a server of two processes", THREADS * TURNS / took, 200, "/s")
+
+
+def small_branches(lake: Lake, repo: Repository) -> None:
+    """Branches that each changed five files, and a branch for them to be merged into."""
     past = lake.past(repo)
-    names: list[str] = []
     head = lake.branches(repo).get("main").commit
     tree = lake.commits(repo).get(head).tree
-    for number in range(threads * turns):
-        changed = past.apply(tree, Changes(as_changes(rows(np.arange(number * 700, number * 700 + 5), 1000))))
-        made = commit.record_commit(lake, repo, tree=changed, parents=(head,), message="")
-        lake.branches(repo).create(f"small-{number}", made)
-        names.append(f"small-{number}")
     branches.create(lake, repo, "busy", "main")
-    took = race(
-        threads,
-        lambda number: [merge.merge(lake, repo, names[number * turns + turn], "busy") for turn in range(turns)],
-    )
-    log = list(history.first_parents(lake.commits(repo).get, lake.branches(repo).get("busy").commit))
-    assert len(log) == threads * turns + 2, "one commit each"
-    report.at_least(f"contended merges from {threads} threads", threads * turns / took, 200, "/s")
+    for number in range(THREADS):
+        for turn, name in enumerate(small_of(number)):
+            first = (number * TURNS + turn) * 700
+            changed = past.apply(tree, Changes(as_changes(rows(np.arange(first, first + 5), 1000))))
+            made = commit.record_commit(lake, repo, tree=changed, parents=(head,), message="")
+            lake.branches(repo).create(name, made)
+
+
+def small_of(thread: int) -> list[str]:
+    return [f"small-{thread}-{turn}" for turn in range(TURNS)]
 
 
 def bench_counts(report: Report, here: Path, n: int) -> None:
