@@ -1,23 +1,32 @@
 """Spark: what a write to a lake costs beside one to plain files, and beside the tasks alone.
 
-Each way to write is tried in turn, several times, in one session on two threads; the best of each counts.
+Each way to write is tried in turn, several times, in one session on two threads; the best of each counts. Then the same
+with the lake in an S3: Versity's gateway where there is Go, else moto. Plain files stay files, since Spark's own
+committers have no way to S3 here.
 """
 
 import argparse
+import os
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
+import boto3
 from pyspark.sql import DataFrame, SparkSession
 
 import esker.spark
 from bench._report import Report
+from esker.stores.open_kv import sqlite_url
+from tests import services
 from tests.server.live import Live, live
-from tests.spark.tables import requests
+from tests.spark.calls import counted, totals, written
+from tests.stronger_services import CREDENTIALS, versitygw
 
 SETTINGS: Final = {
     "spark.ui.enabled": "false",
@@ -29,8 +38,13 @@ SETTINGS: Final = {
 ROUNDS: Final = 2
 ROWS_PER_FILE: Final = 10
 
+TASK_EACH: Final = "a-task-each"
+TWO_TASKS: Final = "two-tasks"
+
 FLOOR: Final = "tasks alone"
 LAKE: Final = "lake"
+
+BUCKET: Final = "esker-bench"
 
 
 def main() -> int:
@@ -59,6 +73,8 @@ def main() -> int:
         bench_calls(report, spark, server, repo, files)
         bench_overwrite(report, spark, server, repo, files, large, quick=quick)
         bench_planning(report, spark, server, repo, files, quick=quick)
+        with on_s3(spark, Path(here)) as server_s3:
+            bench_s3(report, spark, server_s3, files, quick=quick)
     return report.missed
 
 
@@ -66,59 +82,58 @@ def bench_writes(
     report: Report, spark: SparkSession, server: Live, repo: str, here: Path, files: int, *, quick: bool
 ) -> None:
     """As many tasks as files; and two tasks, with as many partitions."""
-    for shape, frame in (("a task each", _many(spark, files, files)), ("two tasks", _partitions(spark, files))):
+    for shape, frame in _shapes(spark, files).items():
         committed: list[float] = []
-        place = f"lakefs://{repo}/main/{shape.replace(' ', '-')}"
-
-        def to_lake(
-            frame: DataFrame = frame, shape: str = shape, place: str = place, committed: list[float] = committed
-        ) -> None:
-            before = _seconds_of(server, "publishJob")
-            _save(frame, place, shape)
-            committed.append(_seconds_of(server, "publishJob") - before)
-
-        def to_files(version: int, frame: DataFrame = frame, shape: str = shape) -> None:
-            option = "mapreduce.fileoutputcommitter.algorithm.version"
-            _save(frame, str(here / f"{shape}-{version}"), shape, **{option: str(version)})
-
-        def to_nothing(frame: DataFrame = frame) -> None:
-            frame.write.format("noop").mode("overwrite").save()
-
         ways: dict[str, Callable[[], None]] = {
-            FLOOR: to_nothing,
-            "files, v1": partial(to_files, 1),
-            "files, v2": partial(to_files, 2),
-            LAKE: to_lake,
+            FLOOR: partial(_to_nothing, frame),
+            "files, v1": partial(_to_files, frame, shape, here, 1),
+            "files, v2": partial(_to_files, frame, shape, here, 2),
+            LAKE: partial(_to_lake, frame, shape, server, repo, committed),
         }
-        best = dict.fromkeys(ways, float("inf"))
-        for turn in range(ROUNDS):
-            order = list(ways) if turn % 2 == 0 else list(ways)[::-1]
-            for way in order:
-                best[way] = min(best[way], _timed(ways[way]))
+        best = _best(ways)
         report.note(f"{files} files, {shape}", ", ".join(f"{way} {took:.1f} s" for way, took in best.items()))
         if quick:
             continue
         for version in ("v1", "v2"):
             ratio = best[f"files, {version}"] / best[LAKE]
             report.at_least(f"{files} files, {shape}: faster than {version}", ratio, 1.5)
-        if shape == "a task each":
+        if shape == TASK_EACH:
             report.at_most(f"{files} files, {shape}: beside the tasks alone", best[LAKE] / best[FLOOR], 3.5)
         report.at_most(f"{files} files, {shape}: publication", min(committed), 3, "s")
 
 
-def bench_calls(report: Report, spark: SparkSession, server: Live, repo: str, files: int) -> None:
-    """How many requests a write takes, by the number of its tasks."""
-    counts = sorted({10, 100, 1_000, 4_000, files})
-    made = []
-    for tasks in (count for count in counts if count <= files):
-        before = requests(server)
-        _many(spark, tasks, tasks).write.mode("overwrite").parquet(f"lakefs://{repo}/main/calls-{tasks}")
-        after = requests(server)
-        fresh = {name: after[name] - before.get(name, 0) for name in after if name != "metrics"}
-        made.append(sum(fresh.values()))
-        said = ", ".join(f"{name} {count}" for name, count in sorted(fresh.items()) if count)
-        report.note(f"requests of {tasks} tasks", f"{made[-1]}: {said}")
-    report.at_most("requests, most tasks against fewest", made[-1] / made[0], 1)
+def bench_calls(report: Report, spark: SparkSession, server: Live, repo: str, files: int, store: str = "") -> None:
+    """How many requests a write takes, and swaps of its branch, by the number of its tasks."""
+    most = {"requests": 0.0, "swaps": 0.0}
+    counts = [count for count in sorted({10, 100, 1_000, 4_000, files}) if count <= files]
+    for tasks in counts:
+        with counted(server) as calls, written(server) as records:
+            _many(spark, tasks, tasks).write.mode("overwrite").parquet(f"lakefs://{repo}/main/calls-{tasks}")
+        most["requests"] = max(most["requests"], (calls.total() - 10) / tasks)
+        most["swaps"] = max(most["swaps"], records["branches"])
+        said = ", ".join(f"{name} {count}" for name, count in sorted(calls.items()))
+        report.note(f"requests of {tasks} tasks{store}", f"{calls.total()}: {said}")
+        said = ", ".join(f"{name} {count}" for name, count in sorted(records.items()))
+        report.note(f"records written by {tasks} tasks{store}", said)
+    report.at_most(f"requests for a task, beside ten for the job{store}", most["requests"], 1 if store else 0, "")
+    report.at_most(f"swaps of the branch, of however many tasks{store}", most["swaps"], 1, "")
+
+
+def bench_s3(report: Report, spark: SparkSession, server: Live, files: int, *, quick: bool) -> None:
+    """Writes, their calls, and a scan, with the bytes in S3."""
+    repo = "bench-s3"
+    space = f"s3://{BUCKET}/lake/{repo}"
+    made = server.ask("POST", "/repositories", body={"name": repo, "storage_namespace": space})
+    assert made.status == 201, made
+    bench_calls(report, spark, server, repo, files, ", S3")
+    for shape, frame in _shapes(spark, files).items():
+        committed: list[float] = []
+        lake = partial(_to_lake, frame, shape, server, repo, committed)
+        best = _best({FLOOR: partial(_to_nothing, frame), LAKE: lake})
+        report.note(f"{files} files, {shape}, S3", ", ".join(f"{way} {took:.1f} s" for way, took in best.items()))
+        if not quick:
+            report.at_most(f"{files} files, {shape}, S3: publication", min(committed), 3, "s")
+    bench_planning(report, spark, server, repo, files, quick=quick, store=", S3")
 
 
 def bench_overwrite(
@@ -142,26 +157,83 @@ def bench_overwrite(
         report.at_most(f"overwriting {large} files beside writing anew", ratio, 1.25, note=note)
 
 
-def bench_planning(report: Report, spark: SparkSession, server: Live, repo: str, files: int, *, quick: bool) -> None:
+def bench_planning(
+    report: Report, spark: SparkSession, server: Live, repo: str, files: int, *, quick: bool, store: str = ""
+) -> None:
     """Finding out what there is to read, of as many partitions as files; and reading it."""
-    place = f"lakefs://{repo}/main/two-tasks"
+    place = f"lakefs://{repo}/main/{TWO_TASKS}"
+    schema = "id LONG, p LONG"
 
     def plan() -> None:
-        frame = spark.read.schema("id LONG, p LONG").parquet(place)
-        assert len(frame.inputFiles()) >= files
+        assert len(spark.read.schema(schema).parquet(place).inputFiles()) >= files
 
     took = min(_timed(plan) for _ in range(ROUNDS + 1))
-    before = requests(server)
-    plan()
-    listed = requests(server)
-    spark.read.schema("id LONG, p LONG").parquet(place).agg({"id": "sum"}).collect()
-    read = requests(server)
-    lists = listed.get("listObjects", 0) - before.get("listObjects", 0)
-    calls = sum(read.values()) - sum(listed.values())
-    report.note(f"planning a read of {files} partitions", f"{took:.2f} s, {lists} pages listed")
-    report.at_most(f"requests of a scan of {files} files, for each file", calls / files, 0.1, note=f"{calls} in all")
+    with counted(server) as calls:
+        plan()
+    said = ", ".join(f"{name} {count}" for name, count in sorted(calls.items()))
+    report.note(f"planning a read of {files} partitions{store}", f"{took:.2f} s: {said}")
+    with counted(server) as calls:
+        spark.read.schema(schema).parquet(place).agg({"id": "sum"}).collect()
+    note = f"{calls.total()} in all"
+    report.at_most(f"requests of a scan of {files} files, for each{store}", calls.total() / files, 0.1, "", note)
     if not quick:
-        report.at_most(f"planning a read of {files} partitions", took, 1, "s")
+        report.at_most(f"planning a read of {files} partitions{store}", took, 1, "s")
+
+
+def _shapes(spark: SparkSession, files: int) -> dict[str, DataFrame]:
+    """Rows that were shuffled, as those of most jobs are: a file for each task; and for each partition."""
+    return {TASK_EACH: _many(spark, 2, files).repartition(files), TWO_TASKS: _partitions(spark, files)}
+
+
+def _to_nothing(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _to_files(frame: DataFrame, shape: str, here: Path, version: int) -> None:
+    option = "mapreduce.fileoutputcommitter.algorithm.version"
+    _save(frame, str(here / f"{shape}-{version}"), shape, **{option: str(version)})
+
+
+def _to_lake(frame: DataFrame, shape: str, server: Live, repo: str, committed: list[float]) -> None:
+    """`committed` is told what the server took to publish it."""
+
+    def so_far() -> float:
+        return totals(server, "esker_request_seconds_sum", "operation").get("publishJob", 0)
+
+    before = so_far()
+    _save(frame, f"lakefs://{repo}/main/{shape}", shape)
+    committed.append(so_far() - before)
+
+
+def _best(ways: dict[str, Callable[[], None]]) -> dict[str, float]:
+    """The shortest time of each."""
+    best = dict.fromkeys(ways, float("inf"))
+    for turn in range(ROUNDS):
+        for way in list(ways)[:: 1 if turn % 2 == 0 else -1]:
+            best[way] = min(best[way], _timed(ways[way]))
+    return best
+
+
+@contextmanager
+def on_s3(spark: SparkSession, base: Path) -> Iterator[Live]:
+    """A server of a lake in an S3, to which the session talks from now on."""
+    os.environ.update(CREDENTIALS)
+    (base / "s3").mkdir()
+    with versitygw() if shutil.which("go") else services.moto() as url:
+        cast(Any, boto3).resource("s3", endpoint_url=url).create_bucket(Bucket=BUCKET)
+        with live(
+            base / "s3",
+            ESKER_LAKE=f"s3://{BUCKET}/lake",
+            ESKER_KV=sqlite_url(base / "s3.db"),
+            ESKER_SECRET_KEY="0" * 64,
+            AWS_ENDPOINT_URL=url,
+            AWS_ALLOW_HTTP="true",
+        ) as server:
+            hadoop = cast(Any, spark.sparkContext)._jsc.hadoopConfiguration()
+            hadoop.set("fs.lakefs.endpoint", server.url)
+            hadoop.set("fs.lakefs.access.key", server.key_id)
+            hadoop.set("fs.lakefs.secret.key", server.secret)
+            yield server
 
 
 def _many(spark: SparkSession, tasks: int, files: int) -> DataFrame:
@@ -174,7 +246,7 @@ def _partitions(spark: SparkSession, files: int) -> DataFrame:
 
 def _save(frame: DataFrame, place: str, shape: str, **options: str) -> None:
     writer = frame.write.mode("overwrite").options(**options)
-    (writer if shape == "a task each" else writer.partitionBy("p")).parquet(place)
+    (writer if shape == TASK_EACH else writer.partitionBy("p")).parquet(place)
 
 
 def _fill(server: Live, repo: str, table: str, files: int) -> None:
@@ -186,17 +258,6 @@ def _fill(server: Live, repo: str, table: str, files: int) -> None:
     entries = [{"path": f"{table}/part-{number:06}.parquet", **one} for number in range(files)]
     done = server.ask("POST", f"/repositories/{repo}/jobs/{job['id']}/publish", body={"entries": entries})
     assert done.status == 200, done
-
-
-def _seconds_of(server: Live, operation: str) -> float:
-    """What the server has spent on an operation."""
-    lines = server.ask("GET", "/metrics").body.decode().splitlines()
-    wanted = "esker_request_seconds_sum{"
-    return sum(
-        float(line.rpartition(" ")[2])
-        for line in lines
-        if line.startswith(wanted) and f'operation="{operation}"' in line
-    )
 
 
 def _timed(work: Callable[[], object]) -> float:

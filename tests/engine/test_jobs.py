@@ -186,8 +186,10 @@ def _at(entry: Entry, path: str) -> Entry:
 
 
 def test_a_branch_with_uncommitted_changes_takes_no_job(lake: Lake, repo: Repository) -> None:
-    put(lake, repo, "main", "staged")
     job = jobs.start(lake, repo, "main")
+    put(lake, repo, "main", "staged")
+    with pytest.raises(InvalidError, match="uncommitted"):
+        jobs.start(lake, repo, "main")
     with pytest.raises(InvalidError, match="uncommitted"):
         jobs.publish(lake, repo, job.id, _written(lake, repo, job, "a"))
     entries.delete(lake, repo, "main", "staged")
@@ -203,9 +205,9 @@ def test_marks_of_directories_are_no_uncommitted_changes(lake: Lake, repo: Repos
     jobs.publish(lake, repo, job.id, _written(lake, repo, job, "a", deletes=[TABLE]))
     assert set(contents(lake, repo, "main")) == {"beside", "new/", "t/a"}
     assert not uncommitted(lake, repo)
+    other = jobs.start(lake, repo, "main")
     put(lake, repo, "main", "staged")
     entries.put(lake, repo, "main", Entry(path="another/", address="data/0", size=0, checksum="", mtime_ms=0))
-    other = jobs.start(lake, repo, "main")
     assert kind_of(lambda: jobs.publish(lake, repo, other.id, _written(lake, repo, other, "b"))) is Kind.DIRTY_BRANCH
     assert uncommitted(lake, repo) == ["another/", "staged"]
 

@@ -1,4 +1,4 @@
-"""How many calls a server got, by operation, as it counts them itself."""
+"""What a server has done, as it counts itself."""
 
 import re
 from collections import Counter
@@ -8,24 +8,37 @@ from typing import Final
 
 from tests.server.live import Live
 
-_LINE: Final = re.compile(r'^esker_request_seconds_count\{operation="(\w+)",status="\d+"\} (\d+)', re.MULTILINE)
+_LINE: Final = re.compile(r"^(\w+)\{(.*)\} (\S+)$", re.MULTILINE)
 
 _OWN: Final = "metrics"
 """What is asked to count is not counted."""
 
 
-def _so_far(server: Live) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for operation, count in _LINE.findall(server.ask("GET", "/metrics").body.decode()):
-        found[operation] += int(count)
+def totals(server: Live, metric: str, label: str) -> dict[str, float]:
+    """A metric so far, by one of its labels."""
+    found: dict[str, float] = {}
+    for name, labels, value in _LINE.findall(server.ask("GET", "/metrics").body.decode()):
+        if name == metric:
+            kind = labels.partition(f'{label}="')[2].partition('"')[0]
+            found[kind] = found.get(kind, 0) + float(value)
     return found
 
 
 @contextmanager
-def counted(server: Live) -> Iterator[Counter[str]]:
-    """What was called in the block, known after it."""
-    calls: Counter[str] = Counter()
-    before = _so_far(server)
-    yield calls
-    calls.update(_so_far(server) - before)
-    del calls[_OWN]
+def counted(
+    server: Live, metric: str = "esker_request_seconds_count", label: str = "operation"
+) -> Iterator[Counter[str]]:
+    """How many calls it got in the block, by operation, known after it; or what another metric counts."""
+    counts: Counter[str] = Counter()
+    before = totals(server, metric, label)
+    yield counts
+    for kind, total in totals(server, metric, label).items():
+        if kind != _OWN and total != before.get(kind, 0):
+            counts[kind] = round(total - before.get(kind, 0))
+
+
+@contextmanager
+def written(server: Live) -> Iterator[Counter[str]]:
+    """How many records it wrote in the block, by what they are of: of branches, each is a swap."""
+    with counted(server, "esker_kv_writes_total", "partition") as counts:
+        yield counts

@@ -105,14 +105,3 @@ class Gate:
             yield
         finally:
             self.opened.touch()
-
-
-def requests(server: Live) -> dict[str, int]:
-    """How many requests the server has answered, by operation."""
-    found: dict[str, int] = {}
-    for line in server.ask("GET", "/metrics").body.decode().splitlines():
-        if line.startswith("esker_request_seconds_count{"):
-            labels, _, count = line.rpartition(" ")
-            operation = labels.partition('operation="')[2].partition('"')[0]
-            found[operation] = found.get(operation, 0) + int(float(count))
-    return found

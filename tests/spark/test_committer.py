@@ -10,7 +10,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.server.live import Live
-from tests.spark.tables import Gate, Table, requests
+from tests.spark.calls import counted, written
+from tests.spark.tables import Gate, Table
 
 FORMATS = ("parquet", "orc", "csv", "json", "text", "xml")
 
@@ -146,10 +147,10 @@ def test_names_that_have_to_be_quoted_are_kept(spark: SparkSession, server: Live
 def test_bytes_go_by_the_server_where_the_store_is_out_of_reach(
     spark: SparkSession, server: Live, table: Table, form: str
 ) -> None:
-    before = requests(server).get("writeJobBlob", 0)
     rows = _rows(spark, 0, 1000).write.format(form).option("fs.lakefs.access.mode", "presigned")
-    rows.save(table.url)
-    assert requests(server)["writeJobBlob"] - before == 3, "two files, and the one that is there from the start"
+    with counted(server) as calls:
+        rows.save(table.url)
+    assert calls["writeJobBlob"] == 3, "two files, and the one that is there from the start"
     assert _ids(spark.read.format(form).load(table.url)) == [*range(1000)]
 
 
@@ -330,12 +331,35 @@ def test_a_managed_table_whose_replacement_fails_keeps_its_files(
     assert _ids(spark.read.parquet(managed.url)) == [0, 1, 2, 3, 4]
 
 
-def test_a_managed_table_that_is_dropped_is_gone(spark: SparkSession, server: Live, repo: str, database: str) -> None:
+def test_what_sql_drops_of_a_table_is_gone_in_one_commit(
+    spark: SparkSession, server: Live, repo: str, database: str
+) -> None:
+    managed = Table(server, repo, "db/m")
+    select = "AS SELECT id, id % 3 AS p FROM range(9)"
+    spark.sql(f"CREATE TABLE {database}.m USING parquet {select}")
+    full = managed.paths()
+    with managed.watched() as seen:
+        spark.sql(f"DROP TABLE {database}.m")
+        spark.sql(f"CREATE TABLE {database}.m USING parquet PARTITIONED BY (p) {select}")
+        made = managed.paths()
+        spark.sql(f"ALTER TABLE {database}.m DROP PARTITION (p = 1)")
+    assert seen == [full, frozenset(), made, {path for path in made if not path.startswith("p=1/")}]
+    assert [commit["message"] for commit in managed.log()[:3:2]] == ["Spark: drop db/m/p=1", "Spark: drop db/m"]
+    spark.sql(f"TRUNCATE TABLE {database}.m")
+    assert spark.table(f"{database}.m").count() == 0
+    _rows(spark, 0, 2).write.insertInto(f"{database}.m")
+    assert not managed.uncommitted()
+
+
+def test_what_sql_drops_on_a_branch_with_uncommitted_changes_is_one_more(
+    spark: SparkSession, server: Live, repo: str, database: str
+) -> None:
     managed = Table(server, repo, "db/m")
     _rows(spark, 0, 5).write.saveAsTable(f"{database}.m")
+    server.put(repo, "beside", b"staged")
     spark.sql(f"DROP TABLE {database}.m")
     assert managed.paths() == frozenset()
-    assert managed.uncommitted()
+    assert {"beside", "db/m/_SUCCESS"} <= {*managed.uncommitted()}
     server.commit(repo)
 
 
@@ -392,13 +416,14 @@ def test_other_places_are_written_as_ever(spark: SparkSession, tmp_path: Path) -
 
 
 def test_tasks_make_no_calls(spark: SparkSession, server: Live, repo: str) -> None:
-    """However many there are, the server hears the same few requests."""
-    made: list[dict[str, int]] = []
+    """However many there are, the server hears the same few requests, and swaps the branch once."""
+    made = []
     for parts in (2, 40):
-        before = requests(server)
-        _rows(spark, 0, 400, parts).write.mode("overwrite").parquet(Table(server, repo, f"t{parts}").url)
-        after = requests(server)
-        made.append({name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)})
+        with counted(server) as calls, written(server) as records:
+            _rows(spark, 0, 400, parts).write.mode("overwrite").parquet(Table(server, repo, f"t{parts}").url)
+        made.append((calls, records))
     assert made[0] == made[1]
-    assert made[0]["startJob"] == made[0]["publishJob"] == made[0]["writeJobBlob"] == 1
-    assert sum(made[0].values()) - made[0].get("metrics", 0) <= 8, made[0]
+    calls, records = made[0]
+    assert calls["startJob"] == calls["publishJob"] == calls["writeJobBlob"] == 1
+    assert calls.total() <= 8, calls
+    assert records["branches"] == 1, records

@@ -95,11 +95,13 @@ _DECODER: Final = msgspec.msgpack.Decoder(Job)
 @metrics.measured("start-job")
 def start(lake: Lake, repo: Repository, branch: str, *, job_id: str = "", transaction: bool = False) -> Job:
     """A job that is to be published to `branch`. Starting the same again, with an id of the caller's, is no error, and
-    an aborted one begins anew; ConflictError if it is published already, or for another branch."""
+    an aborted one begins anew; ConflictError if it is published already, or for another branch. InvalidError if the
+    branch has uncommitted changes: told now, rather than when all is written."""
     protection.check(lake, repo, branch, Action.COMMIT)
     job_id = check_branch(job_id or lake.world.token(_ID_BYTES))  # an id is part of a branch's name
     now_ms = lake.world.now_ms()
-    base = lake.branches(repo).get(branch).commit
+    now = lake.branches(repo).get(branch)
+    base = now.commit if now.layers_only else _clean_head(lake, repo, branch, job_id)
     job = Job(id=job_id, branch=branch, base=base, started_ms=now_ms, seen_ms=now_ms, transaction=transaction)
     if not lake.kv.put_if(_partition(repo), job_id.encode(), _ENCODER.encode(job), None):
         known = get(lake, repo, job_id)
@@ -302,24 +304,40 @@ def _land(
         _running(repo, get(lake, repo, job.id))
 
     for _ in range(_TRIES_MAX):
+        _clean_head(lake, repo, job.branch, job.id, committer)  # told before the work, not after
         try:
-            clean_head(lake, repo, job.branch)  # told before the work, not after
             return land(lake, repo, job.branch, make, wanted=wanted)
         except InvalidError as error:
-            if error.kind is not Kind.DIRTY_BRANCH or not _commit_directories(lake, repo, job, committer):
+            if error.kind is not Kind.DIRTY_BRANCH:
                 raise
-    raise ContentionError(Kind.CONTENTION, f"branch {job.branch!r} of {repo.name!r} kept changing: try again")
+    raise _restless(repo, job.branch)
 
 
-def _commit_directories(lake: Lake, repo: Repository, job: Job, committer: str) -> bool:
+def _clean_head(lake: Lake, repo: Repository, branch: str, job_id: str, committer: str = "") -> CommitID:
+    """The commit of a branch with nothing staged but marks of directories, which are committed. InvalidError if there
+    is more."""
+    for _ in range(_TRIES_MAX):
+        try:
+            return clean_head(lake, repo, branch)
+        except InvalidError as error:
+            if error.kind is not Kind.DIRTY_BRANCH or not _commit_directories(lake, repo, branch, job_id, committer):
+                raise
+    raise _restless(repo, branch)
+
+
+def _restless(repo: Repository, branch: str) -> ContentionError:
+    return ContentionError(Kind.CONTENTION, f"branch {branch!r} of {repo.name!r} kept changing: try again")
+
+
+def _commit_directories(lake: Lake, repo: Repository, branch: str, job_id: str, committer: str) -> bool:
     """Commit what is staged, if it is nothing but marks of directories: those who write files make them on the way, and
     no one thinks of them as changes. Whether it was."""
     branches, past = lake.branches(repo), lake.past(repo)
-    sealed = branches.update(job.branch, lambda record: record.rotated(branches.fresh_token()))
+    sealed = branches.update(branch, lambda record: record.rotated(branches.fresh_token()))
     assert sealed is not None
     basis = sealed.basis()
     before = lake.commits(repo).get(sealed.commit).tree
-    with folding(lake, repo, job.branch, basis):
+    with folding(lake, repo, branch, basis):
         tree = fold(lake, repo, before, basis)
     for deltas in past.diff(before, tree):
         marks = pc.and_(pc.ends_with(deltas["path"], "/"), pc.equal(deltas["size"], 0))
@@ -330,11 +348,11 @@ def _commit_directories(lake: Lake, repo: Repository, job: Job, committer: str) 
         repo,
         tree=tree,
         parents=(sealed.commit,),
-        message=f"Directories for job {job.id}",
+        message=f"Directories for job {job_id}",
         committer=committer,
-        metadata={JOB: f"{job.id}/directories"},
+        metadata={JOB: f"{job_id}/directories"},
     )
-    branches.update(job.branch, partial(Branch.advanced, commit=made, basis=basis))
+    branches.update(branch, partial(Branch.advanced, commit=made, basis=basis))
     return True  # or others were first: it is looked at again
 
 

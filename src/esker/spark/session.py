@@ -78,7 +78,7 @@ def session(
         if name not in settings:
             # The secret only here: the builder's settings are on the command line of Spark's process, for all to see.
             hadoop.set(name.removeprefix("spark.hadoop."), value)
-    if not spark.sparkContext.master.startswith("yarn"):
+    if "yarn" not in str(spark.conf.get("spark.master")):
         spark._jvm.io.esker.spark.TaskLuggage.lighten(hadoop)  # type: ignore[union-attr] # a classic session has one
     if server:
         spark.conf.set(lakes.LAKE, server.lake)

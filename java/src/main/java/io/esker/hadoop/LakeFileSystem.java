@@ -453,6 +453,9 @@ public final class LakeFileSystem extends FileSystem {
 
   private void deleteInside(LakePath directory) throws IOException {
     try {
+      if (DroppedTable.isDropping() && DroppedTable.commit(client, directory)) {
+        return;
+      }
       client
           .post("repositories", repository, "branches", directory.ref(), "objects", "delete_prefix")
           .query("prefix", directory.inside())

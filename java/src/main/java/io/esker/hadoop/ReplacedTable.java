@@ -7,7 +7,7 @@ import org.apache.hadoop.fs.Path;
  * then writes it anew. Here the files stay until the job that writes the new ones is committed, which deletes them in
  * the same commit; until then only Spark, while it replaces the table, is told that they are gone.
  */
-final class ReplacedTable {
+public final class ReplacedTable {
   private static final StackWalker STACK = StackWalker.getInstance();
 
   /** Of this thread: all of it happens in one call. */
@@ -34,6 +34,11 @@ final class ReplacedTable {
       return false;
     }
     return path.equals(replaced) || path.toString().startsWith(replaced + "/");
+  }
+
+  /** To be told when what this thread wrote is there. */
+  public static void written() {
+    REPLACED.remove();
   }
 
   private static boolean isReplacing() {

@@ -3,6 +3,7 @@ package io.esker.spark;
 import com.fasterxml.jackson.core.JsonGenerator;
 import io.esker.hadoop.Entries;
 import io.esker.hadoop.LakeClient;
+import io.esker.hadoop.ReplacedTable;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -88,7 +89,9 @@ final class Publication {
       metadata.put(setting.getKey(), setting.getValue());
     }
     try {
-      return job.publish(conf, body(conf));
+      String commit = job.publish(conf, body(conf));
+      ReplacedTable.written();
+      return commit;
     } finally {
       Entries.of(LakeClient.of(conf), target.repo).changed(target.branch);
     }
