@@ -9,6 +9,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _WORD = 8
+_FEW = 16
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
@@ -52,7 +53,9 @@ def only_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def lower_bounds(sorted_texts: pa.StringArray, texts: pa.StringArray) -> Ints:
-    """For each text, the first place whose text is not smaller: all of them bisected at once."""
+    """For each text, the first place whose text is not smaller: all of them bisected at once, unless they are few."""
+    if len(texts) <= _FEW:
+        return np.array([lower_bound(sorted_texts, text) for text in texts.to_pylist()], dtype=np.int64)
     low = np.zeros(len(texts), dtype=np.int64)
     high = np.full(len(texts), len(sorted_texts), dtype=np.int64)
     if len(texts) == 0 or len(sorted_texts) == 0:

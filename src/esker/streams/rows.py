@@ -35,6 +35,14 @@ row (empty where it was not). Without the `was` columns they are the changes tha
 _RUN_ROWS_MIN: Final = 64
 """Runs of rows at least so long, on average, are copied as runs; shorter ones row by row."""
 
+_RUNS_MAX: Final = 12
+"""Equal paths are found in so many runs faster than by hashing them all."""
+
+_WINDOW_ROWS: Final = 256
+"""Compared at once at first, and then twice as many."""
+
+_NOWHERE: Final = np.empty(0, dtype=np.int64)
+
 WHOLE_ROW: Final = tuple(name for name in SCHEMA.names if name != "path")
 
 
@@ -149,6 +157,51 @@ def outside(table: pa.Table, prefixes: Sequence[str]) -> Ints | None:
 
 def compare(left: pa.Table, right: pa.Table, columns: Sequence[str] = IDENTITY) -> pa.Table:
     """What differs between two sorted tables, as `DELTAS`."""
+    runs = _runs(only_chunk(left["path"]), only_chunk(right["path"]))
+    if runs is None:
+        return _compare_anyhow(left, right, columns)
+    added, removed = np.ones(right.num_rows, dtype=bool), np.ones(left.num_rows, dtype=bool)
+    in_left, in_right = [_NOWHERE], [_NOWHERE]
+    for i, j, n in runs:
+        removed[i : i + n] = added[j : j + n] = False
+        changed = np.flatnonzero(~_equal(left, right, slice(i, i + n), slice(j, j + n), columns))
+        in_left.append(changed + i)
+        in_right.append(changed + j)
+    return _deltas(left, right, np.concatenate(in_left), np.concatenate(in_right), added, removed)
+
+
+def _runs(left: pa.StringArray, right: pa.StringArray) -> list[tuple[int, int, int]] | None:
+    """Runs of equal paths, as where they begin on both sides and how long they are: what comes between stands on one
+    side only. None if they are many, or will be if it goes on as it began."""
+    runs: list[tuple[int, int, int]] = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        n = _equal_from(left, i, right, j)
+        if n:
+            runs.append((i, j, n))
+            i, j = i + n, j + n
+        elif left[i].as_py() < right[j].as_py():
+            i = lower_bound(left, right[j].as_py(), i)
+        else:
+            j = lower_bound(right, left[i].as_py(), j)
+        if len(runs) > 2 and len(runs) * len(left) > _RUNS_MAX * i:
+            return None
+    return runs
+
+
+def _equal_from(left: pa.StringArray, i: int, right: pa.StringArray, j: int) -> int:
+    """How many texts are equal from `i` and `j` on."""
+    n, window = 0, _WINDOW_ROWS
+    while size := min(window, len(left) - i - n, len(right) - j - n):
+        same = bools(pc.equal(left.slice(i + n, size), right.slice(j + n, size)))
+        if not same.all():
+            return n + int(same.argmin())
+        n, window = n + size, 2 * window
+    return n
+
+
+def _compare_anyhow(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """As `compare`, with paths that stand on one side only everywhere."""
     head, tail = _common_ends(left, right, columns)
     left = left.slice(head, left.num_rows - head - tail)
     right = right.slice(head, right.num_rows - head - tail)
@@ -160,14 +213,7 @@ def compare(left: pa.Table, right: pa.Table, columns: Sequence[str] = IDENTITY) 
     if len(in_left):
         changed = ~_equal(left, right, in_left, in_right, columns)
         in_left, in_right = in_left[changed], in_right[changed]
-    added_at, removed_at = np.flatnonzero(added), np.flatnonzero(removed)
-    nowhere = np.full(len(added_at), -1), np.full(len(removed_at), -1)
-    return _deltas(
-        left,
-        right,
-        np.concatenate([in_left, nowhere[0], removed_at]),
-        np.concatenate([in_right, added_at, nowhere[1]]),
-    )
+    return _deltas(left, right, in_left, in_right, added, removed)
 
 
 def _common_ends(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> tuple[int, int]:
@@ -193,7 +239,7 @@ def _matches(left: pa.StringArray, right: pa.StringArray) -> tuple[Ints, Ints]:
     if len(left) == len(right) and bools(pc.equal(left, right)).all():
         return np.arange(len(left)), np.arange(len(left))
     if not len(left) or not len(right):
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        return _NOWHERE, _NOWHERE
     found = pc.index_in(right, value_set=left)
     in_right = np.flatnonzero(bools(pc.is_valid(found)))
     return found.drop_null().to_numpy().astype(np.int64), in_right
@@ -228,8 +274,11 @@ def _equal_values(left: pa.Array, right: pa.Array, in_left: Ints | slice, in_rig
     return same
 
 
-def _deltas(left: pa.Table, right: pa.Table, in_left: Ints, in_right: Ints) -> pa.Table:
-    """`DELTAS` of rows by their places on both sides, -1 for none."""
+def _deltas(left: pa.Table, right: pa.Table, in_left: Ints, in_right: Ints, added: Bools, removed: Bools) -> pa.Table:
+    """`DELTAS` of rows that stand on both sides, by their places, and of those that stand on one."""
+    added_at, removed_at = np.flatnonzero(added), np.flatnonzero(removed)
+    in_left = np.concatenate([in_left, np.full(len(added_at), -1), removed_at])
+    in_right = np.concatenate([in_right, added_at, np.full(len(removed_at), -1)])
     here, was = pa.array(in_right, mask=in_right < 0), pa.array(in_left, mask=in_left < 0)
     columns = {name: only_chunk(right[name]).take(here) for name in SCHEMA.names}
     columns["path"] = pc.coalesce(columns["path"], only_chunk(left["path"]).take(was))
