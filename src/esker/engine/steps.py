@@ -248,7 +248,8 @@ class Sorter:
 def _distinct(hashes: Hashes) -> Hashes:
     """As `np.unique`, whose hashing takes several times as long."""
     hashes.sort()
-    return hashes[np.append(True, hashes[1:] != hashes[:-1])]
+    found: Hashes = hashes[np.append(True, hashes[1:] != hashes[:-1])]
+    return found
 
 
 def spans(parallel: int) -> list[Span]:

@@ -31,7 +31,7 @@ def run(
     Run it daily. All history is reached, but for what `esker repo retention` lets go of. A large repository is better
     collected by Spark: esker.spark.collect_garbage, to the same result.
 
-    \\b
+    \b
       esker gc run sales --dry-run
       esker gc run sales
     """
@@ -78,7 +78,7 @@ def du(
 
     It reads the lake itself, past any server: name it by --lake.
 
-    \\b
+    \b
       esker --lake file:///data/lake du sales/main
       esker --lake file:///data/lake du sales/main/orders/ --depth 2
       esker --lake file:///data/lake du sales/main --by-commit -n 20
