@@ -11,8 +11,11 @@ JAR := src/esker/spark/esker-hadoop.jar
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+.PHONY: install
+install: .venv/.ready $(JAR) ## Install esker into .venv, with the jar for Spark
+
 .PHONY: setup
-setup: .venv/.ready postgres $(JAR) ## Install all that working on esker takes: .venv, PostgreSQL's programs, the jar for Spark
+setup: install postgres ## That, and PostgreSQL's programs: all that working on esker takes
 
 # The lock pins every package with its hashes, the build backend among them, so nothing here depends on the day it is run.
 # From scratch whenever the lock changes: pip would leave what was taken off it.
@@ -59,7 +62,7 @@ sim: .venv/.ready ## A million schedules of the simulator, and all of its mutant
 	$(BIN)/python -m esker.testing.simulation run --schedules 1000000 $(ARGS)
 
 .PHONY: demo
-demo: .venv/.ready $(JAR) ## A day of a data engineer, with Spark, in about a minute (KEEP=1: the server stays up)
+demo: install ## A day of a data engineer, with Spark, in about a minute (KEEP=1: the server stays up)
 	@KEEP="$(KEEP)" $(BIN)/python demo/run.py
 
 .PHONY: tour
@@ -72,11 +75,11 @@ docs: .venv/.ready ## Build the documentation as a site, in build/site
 	@echo "  build/site/index.html"
 
 .PHONY: bench
-bench: .venv/.ready postgres $(JAR) ## All benchmarks (ARGS=--quick: small ones, in two minutes; ARGS='tree lsm': these)
+bench: setup ## All benchmarks (ARGS=--quick: small ones, in two minutes; ARGS='tree lsm': these)
 	$(BIN)/python -m bench $(ARGS)
 
 .PHONY: dist
-dist: .venv/.ready $(JAR) ## Build wheel and sdist, with the jar, into dist/
+dist: install ## Build wheel and sdist, with the jar, into dist/
 	scripts/dist.sh
 
 .PHONY: lock

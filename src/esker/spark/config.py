@@ -33,7 +33,7 @@ def jar() -> Path:
     path = Path(str(files("esker.spark") / _JAR))
     if not path.exists():
         raise InvalidError(
-            Kind.MISSING_EXTRA, f"{_JAR} is not built: `make setup` does that, or install esker from a wheel"
+            Kind.MISSING_EXTRA, f"{_JAR} is not built: `make install` does that, or install esker from a wheel"
         )
     return path
 
