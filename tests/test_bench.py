@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from bench import _figures
-from bench._summary import is_worse, tables
+from bench._summary import Table, is_worse, tables
 
 ROOT: Final = Path(__file__).parents[1]
 
@@ -114,6 +114,13 @@ def test_what_is_worse_than_the_last_time_is_told_and_noise_is_not(suite: Suite)
     assert "## other" in suite.page(), "who was not run keeps its table"
     assert not is_worse({"what": "count", "promised": "<= 1", "value": 0, "last": 0})
     assert suite.run("nobody")[0] == 2
+
+
+def test_a_figure_is_in_the_readme_once_it_is_measured() -> None:
+    [(module, what, words)] = [figure for figure in _figures.FIGURES if figure[1].startswith("planning")]
+    line = {"what": what, "value": 0.82, "unit": "s", "promised": "<= 1", "kept": True, "note": ""}
+    table = Table(name=module, ended=True, seconds=1, environment={}, lines=[line])
+    assert f"| {words} | 0.82 s | <= 1 s | `make bench ARGS={module}` |\n" in _figures.block([table])
 
 
 def test_the_figures_in_the_readme_are_those_of_the_run_that_is_kept() -> None:
