@@ -48,6 +48,7 @@ class Report:
         self._before = {line["what"]: line for line in _not_measured(_lines(self._file))}
         self._lines: list[dict[str, Any]] = []
         self._begun_s = time.monotonic()
+        self._write(ended=False)
         atexit.register(self._end)
 
     def at_most(self, what: str, value: float, limit: float, unit: str = "x", note: str = "") -> None:

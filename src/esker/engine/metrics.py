@@ -86,7 +86,6 @@ _WRITERS: Final = Gauge(
     "esker_flush_writers", "Writers that wait for the flush under way.", ["repo", "branch"], multiprocess_mode="livesum"
 )
 
-
 BRANCHES_MAX: Final = 1000
 """That this process tells apart: the others are one. Each takes memory, here and in whoever keeps the metrics."""
 
