@@ -47,7 +47,8 @@ def told(found: Sequence[Table]) -> Iterator[str]:
     promises = [(table.name, line) for table in found for line in table.promises]
     kept = sum(line.get("kept", False) for _, line in promises)
     minutes = sum(table.seconds for table in found) / 60
-    yield f"{kept} of {len(promises)} promises kept, {len(found)} programs, {minutes:.1f} minutes"
+    programs = f"{len(found)} program{'s' if len(found) > 1 else ''}"
+    yield f"{kept} of {len(promises)} promises kept, {programs}, {minutes:.1f} minutes"
     for name, line in promises:
         if not line.get("kept", True):
             yield f"missed: {name}: {line['what']}: {measured(line)} ({promised(line)})"

@@ -107,7 +107,7 @@ def test_what_is_worse_than_the_last_time_is_told_and_noise_is_not(suite: Suite)
     suite.program("one", time=1.2, rate=60)
     status, summary = suite.run("one")
     assert status == 0
-    assert "2 of 2 promises kept, 1 programs" in summary
+    assert "2 of 2 promises kept, 1 program" in summary
     assert "worse than the last run: one: rate of two: 60 /s, was 100" in summary
     assert "worse than the last run: one: time of one" not in summary
     assert "| rate of two | 60 /s | >= 10 /s | 100 **worse now** |" in suite.page()
