@@ -38,6 +38,7 @@ def test_history_is_committed_shown_and_drawn(esker: Esker, repo: str) -> None:
     esker.ok("rm", f"{repo}/main/b")
     second = esker.ok("commit", f"{repo}/main", "-m", "without b", "--meta", "why=test", "--json").json
     assert second["parents"] == [first]
+    assert esker.ok("log", f"{repo}/main", "--metadata", "-n", "1").rows[0][-2:] == ["without b", "why=test"]
     assert second["metadata"] == {"why": "test"}
     log = esker.ok("log", f"{repo}/main", "--json").lines
     assert [one["id"] for one in log[:2]] == [second["id"], first]

@@ -380,9 +380,19 @@ def test_hadoop_writers_of_both_kinds_are_one_commit(spark: SparkSession, server
             valueClass="org.apache.hadoop.io.Text",
         )
     assert seen == [frozenset(), {"part-r-00000", "part-r-00001"}]
+    by_settings = Table(server, repo, "settings")
+    context.parallelize([*enumerate("abcd")], 2).saveAsNewAPIHadoopDataset(
+        {
+            "mapreduce.job.outputformat.class": "org.apache.hadoop.mapreduce.lib.output.TextOutputFormat",
+            "mapreduce.output.fileoutputformat.outputdir": by_settings.url,
+            "mapreduce.job.output.key.class": "org.apache.hadoop.io.IntWritable",
+            "mapreduce.job.output.value.class": "org.apache.hadoop.io.Text",
+        }
+    )
+    assert by_settings.paths() == {"part-r-00000", "part-r-00001"}
     assert sorted(row.value for row in spark.read.text(old_kind.url).collect()) == [*"abcd"]
     assert spark.read.text(new_kind.url).count() == 4
-    assert len(new_kind.log()) == 3
+    assert len(new_kind.log()) == 4
     assert not new_kind.uncommitted()
     assert new_kind.log()[0]["metadata"]["spark.app.id"] == context.applicationId
 

@@ -3,13 +3,17 @@
 Spark makes these calls in an order of its own choosing, from several threads and processes. Here they are made by hand.
 """
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
+import pyspark
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
+from esker.spark import config
 from tests.server.live import Live
 from tests.spark.tables import Table
 
@@ -282,3 +286,21 @@ def test_two_jobs_of_the_same_number_are_two(spark: SparkSession, table: Table) 
     one.commit()
     assert len(table.jobs()) == 2
     assert len(table.log()) == 3
+
+
+def test_mapreduce_needs_nothing_of_spark(server: Live, table: Table, tmp_path: Path) -> None:
+    jars = [str(jar) for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar") if "spark" not in jar.name]
+    classes = ":".join([*jars, str(config.jar()), str(tmp_path)])
+    source = Path(__file__).with_name("java") / "PlainMapReduce.java"
+    subprocess.run(["javac", "-nowarn", "-classpath", classes, "-d", tmp_path, source], check=True)
+    lines = tmp_path / "lines"
+    lines.write_text("a\nb\nc\n")
+    said: list[str | Path] = [server.url, server.key_id, server.secret, tmp_path / "tmp", lines, table.url]
+    run = subprocess.run(
+        ["java", "-classpath", classes, "PlainMapReduce", *said], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert table.paths() == {"part-r-00000", "part-r-00001"}
+    (made,) = table.log()[:-1]
+    assert made["message"] == "Hadoop: append to t"
+    assert made["metadata"]["hadoop.job.name"] == "copy"

@@ -52,11 +52,18 @@ def log(
         bool, typer.Option("--first-parent", help="Of merges, follow the branch they were made on.")
     ] = False,
     draw: Annotated[bool, typer.Option("--graph", help="Draw which commits descend from which.")] = False,
+    metadata: Annotated[
+        bool,
+        typer.Option(
+            "--metadata", help="Also what is kept with each: of a Spark job, its application, user, query, rows, files."
+        ),
+    ] = False,
 ) -> None:
     """Show the commits that a ref descends from, newest first.
 
     \b
       esker log sales/main
+      esker log sales/main --metadata -n 1
       esker log sales/main --graph -n 20
       esker log sales/main orders/ customers.csv
     """
@@ -75,8 +82,19 @@ def log(
         parents = (lambda one: one["parents"][:1]) if first_parent else (lambda one: one["parents"])
         session.output.lines(None, graph.drawn(found, parents, _line))
         return
-    rows = ((one, (one["id"][:_ID_SHOWN] if session.output.for_people else one["id"], *_about(one))) for one in found)
-    session.output.listing(("commit", "date", "committer", "message"), rows)
+    rows = (
+        (
+            one,
+            (
+                one["id"][:_ID_SHOWN] if session.output.for_people else one["id"],
+                *_about(one),
+                *([", ".join(f"{key}={value}" for key, value in one["metadata"].items())] if metadata else []),
+            ),
+        )
+        for one in found
+    )
+    headings = ("commit", "date", "committer", "message", *(["metadata"] if metadata else []))
+    session.output.listing(headings, rows)
 
 
 @command(app, panel="History")

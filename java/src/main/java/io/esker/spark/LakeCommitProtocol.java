@@ -80,7 +80,7 @@ public final class LakeCommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     try {
       job = LakeJob.start(conf, target(), UUID.randomUUID().toString());
     } catch (IOException error) {
-      throw new UncheckedIOException(error);
+      throw new UncheckedIOException(error.getMessage(), error);
     }
     heartbeat = new Heartbeat(job, conf);
     TaskLuggage.lighten(conf);
@@ -95,7 +95,7 @@ public final class LakeCommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     try {
       attempt = Attempt.begin(UUID.randomUUID().toString(), job, target().prefix(), context.getConfiguration());
     } catch (IOException error) {
-      throw new UncheckedIOException(error);
+      throw new UncheckedIOException(error.getMessage(), error);
     }
   }
 
@@ -121,7 +121,7 @@ public final class LakeCommitProtocol extends SQLHadoopMapReduceCommitProtocol {
       attempt.replaces(inside.prefix());
       return attempt.newFile(inside.prefix() + getFilename(context, name));
     } catch (IOException error) {
-      throw new UncheckedIOException(error);
+      throw new UncheckedIOException(error.getMessage(), error);
     }
   }
 
@@ -133,7 +133,7 @@ public final class LakeCommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     try {
       return new TaskCommitMessage(attempt.commit().bytes());
     } catch (IOException error) {
-      throw new UncheckedIOException(error);
+      throw new UncheckedIOException(error.getMessage(), error);
     }
   }
 

@@ -1,25 +1,28 @@
 package io.esker.spark;
 
+import io.esker.hadoop.LakeException;
 import java.io.IOException;
 import java.util.Collections;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.hadoop.mapreduce.JobStatus;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.hadoop.mapreduce.lib.output.PathOutputCommitter;
-import org.apache.spark.SparkContext$;
 
 /**
  * Commits what Hadoop's output formats write to {@code lakefs://} in one commit of the branch, or not at all.
  *
- * <p>Job and tasks share nothing but their configuration. So the job is found by the id that this has, and each task
- * tells the server what it wrote, in one call; of a task that commits again, the last word counts.
+ * <p>Job and tasks share nothing but what they are called. So the job is found by that, and each task tells the server
+ * what it wrote, in one call; of a task that commits again, the last word counts.
  */
 public final class LakeOutputCommitter extends PathOutputCommitter {
-  /** Set by Spark, the same for a job and its tasks. */
+  /** Set by Spark, for a driver whose job Hadoop has no id for; but where Hadoop has one, not always for its tasks. */
   private static final String WRITE_UUID = "spark.sql.sources.writeJobUUID";
 
   private static final int REMEMBERED_MAX = 100;
@@ -97,9 +100,7 @@ public final class LakeOutputCommitter extends PathOutputCommitter {
   public void commitJob(JobContext context) throws IOException {
     Publication publication = new Publication(target);
     publication.addTasks();
-    if (SparkContext$.MODULE$.getActive().isDefined()) {
-      publication.describe(Lineage.of(SparkContext$.MODULE$.getActive().get()));
-    }
+    publication.describe(Lineage.of(context));
     publication.send(job(context), context.getConfiguration());
     forget(context);
   }
@@ -127,14 +128,29 @@ public final class LakeOutputCommitter extends PathOutputCommitter {
     // It is recovered already: its last word is at the server.
   }
 
+  /** By the first of its names that somebody has started a job by. */
   private LakeJob job(JobContext context) throws IOException {
-    String id = jobId(context);
-    LakeJob known = JOBS.get(id);
-    if (known == null) {
-      known = LakeJob.get(context.getConfiguration(), target.repo, id);
-      JOBS.put(id, known);
+    List<String> names = names(context);
+    for (String name : names) {
+      LakeJob known = JOBS.get(name);
+      if (known != null) {
+        return known;
+      }
     }
-    return known;
+    LakeException none = null;
+    for (String name : names) {
+      try {
+        LakeJob found = LakeJob.get(context.getConfiguration(), target.repo, name);
+        JOBS.put(name, found);
+        return found;
+      } catch (LakeException error) {
+        if (!error.kind().equals("job-not-found")) {
+          throw error;
+        }
+        none = error;
+      }
+    }
+    throw none;
   }
 
   private void forget(JobContext context) throws IOException {
@@ -148,12 +164,18 @@ public final class LakeOutputCommitter extends PathOutputCommitter {
     return jobId(context) + "-" + context.getTaskAttemptID();
   }
 
+  /** What a driver calls its job. */
   private static String jobId(JobContext context) throws IOException {
-    Configuration conf = context.getConfiguration();
-    String id = conf.get(WRITE_UUID, context.getJobID() == null ? "" : context.getJobID().toString());
-    if (id.isEmpty()) {
+    return names(context).get(0);
+  }
+
+  private static List<String> names(JobContext context) throws IOException {
+    String ofHadoop = context.getJobID() == null ? null : context.getJobID().toString();
+    List<String> names =
+        Stream.of(ofHadoop, context.getConfiguration().get(WRITE_UUID)).filter(Objects::nonNull).toList();
+    if (names.isEmpty()) {
       throw new IOException("a job without an id cannot be committed: set " + WRITE_UUID + " to one, the same for all tasks");
     }
-    return id;
+    return names;
   }
 }

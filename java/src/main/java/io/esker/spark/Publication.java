@@ -106,7 +106,9 @@ final class Publication {
       names(json, "removes", removes);
       names(json, "expect_empty", expectEmpty);
       json.writeBooleanField("tasks", tasks);
-      json.writeStringField("message", conf.get(MESSAGE, "Spark: " + verb + " " + (target.path.isEmpty() ? "/" : target.path)));
+      String who = metadata.containsKey("hadoop.job.id") ? "Hadoop" : "Spark";
+      String what = verb + " " + (target.path.isEmpty() ? "/" : target.path);
+      json.writeStringField("message", conf.get(MESSAGE, who + ": " + what));
       json.writeObjectField("metadata", metadata);
       json.writeBooleanField("force", conf.getBoolean(FORCE, false));
       json.writeEndObject();
