@@ -216,12 +216,16 @@ def test_the_log_has_a_line_for_each_request_and_no_secret(server: Server, admin
     )
     Client(server.url).ask("GET", f"{where}/refs/main", headers={"Authorization": f"Bearer {token}"})
     Client(server.url, (key_id, "wrong-wrong-wrong")).ask("GET", f"{API}/user", headers={"X-Request-ID": "mine-2"})
-    lines = {line["request_id"]: line for line in server.log if line["logger"] == "esker.requests"}
-    mine = lines["mine-1"]
+
+    def lines() -> dict[str, Any]:
+        return {line["request_id"]: line for line in server.log if line["logger"] == "esker.requests"}
+
+    wait(lambda: {"mine-1", "mine-2"} <= lines().keys(), lambda: None)
+    mine, refused = lines()["mine-1"], lines()["mine-2"]
     assert (mine["method"], mine["status"], mine["user"]) == ("GET", 404, "admin")
     assert mine["path"] == f"{API}/repositories/{{repository}}/refs/{{ref}}/objects"
     assert mine["duration_ms"] > 0
-    assert (lines["mine-2"]["status"], lines["mine-2"]["user"]) == (401, "")
+    assert (refused["status"], refused["user"]) == (401, "")
     text = (server.directory / "stderr").read_text()
     for hidden in (secret, token, admin.headers["authorization"], "s3cret", "private", "logged", "wrong-wrong"):
         assert hidden not in text

@@ -9,7 +9,7 @@ from esker.activity import Pool
 from esker.engine import metrics, repositories
 from esker.engine.lake import Lake
 from esker.errors import InvalidError, Kind
-from esker.model import Repository
+from esker.model import Entry, FileName, Repository
 from esker.settings import DEFAULTS, Settings
 from esker.stores.blob import BlobStore
 from esker.stores.blob_memory import MemoryBlobs
@@ -61,10 +61,11 @@ def open_stores(url: str, *, kv: str | None = None, settings: Settings = DEFAULT
     store = open_kv(kv or database_of(url), world)
     pool = Pool(settings.threads, on_queued=metrics.POOL_QUEUED.inc, on_busy=metrics.POOL_BUSY.inc, name="esker")
     cache: MemoryCache[str, Cached] = MemoryCache(settings.cache_bytes, name="trees")
+    found: dict[tuple[FileName, str], Entry] | None = {} if settings.cache_bytes else None
 
     def open_past(repo: Repository) -> StoredPast:
         blobs = lake.blobs(repo)
-        return StoredPast(Trees(blobs, repositories.cutting_of(repo), cache=cache, pool=pool, world=world))
+        return StoredPast(Trees(blobs, repositories.cutting_of(repo), cache=cache, pool=pool, world=world), found)
 
     def close() -> None:
         pool.shutdown()

@@ -47,7 +47,9 @@ _KEY_BYTES: Final = 32
 
 _NOBODY: Final = Identity("", ())
 
-_TRACED_BY: Final = ("traceparent", "tracestate")
+_REQUEST_ID_KEY: Final = "HTTP_X_REQUEST_ID"
+_TRACEPARENT_KEY: Final = "HTTP_TRACEPARENT"
+_TRACED_BY: Final = (("traceparent", _TRACEPARENT_KEY), ("tracestate", "HTTP_TRACESTATE"))
 _TRACED: Final = "traceresponse"
 
 _UNWATCHED: Final = frozenset({"health", "healthCheck", "metrics", "ready"})
@@ -112,19 +114,18 @@ class _Passage:
         self._numbers = itertools.count()
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
-        name = request.get_header(REQUEST_ID)
+        environ = request.env  # by whose keys headers are found at once
+        name = environ.get(_REQUEST_ID_KEY)
         if name is None or not _REQUEST_ID.fullmatch(name):
             name = f"{self._prefix}-{next(self._numbers):x}"
         request.context.request_id = name
         request.context.begun_s = self._world.monotonic_s()
         request.context.operation = None
         request.context.activity = watched = activity.begin("request")
-        if watched:
-            found = ((key, request.get_header(key)) for key in _TRACED_BY)
-            watched.came_with = {key: value for key, value in found if value}
-            watched.whole.attributes |= {"method": request.method, "request_id": name}
+        if watched and _TRACEPARENT_KEY in environ:
+            watched.came_with = {header: environ[key] for header, key in _TRACED_BY if key in environ}
         response.set_header(REQUEST_ID, name)
-        if note := request.env.get(NOTE):
+        if note := environ.get(NOTE):
             note.request_id = name
 
     def process_resource(
@@ -151,10 +152,6 @@ class _Passage:
             )
         request.context.identity = identity
         request.context.path = path
-        if watched := request.context.activity:
-            watched.whole.attributes["user"] = identity.user
-            if repository:
-                watched.whole.attributes["repo"] = repository
 
     def process_response(self, request: falcon.Request, response: falcon.Response, _: object, __: bool) -> None:
         operation = request.context.operation
@@ -167,7 +164,7 @@ class _Passage:
             activity.dropped()
             return
         watched.whole.name = operation.id
-        watched.whole.attributes |= {"path": operation.route, "status": response.status_code}
+        watched.whole.attributes |= _told_of(request, operation, response.status_code)
         if told := activity.end(watched):
             response.set_header(_TRACED, told)
 
@@ -176,7 +173,18 @@ class _Passage:
             return OWNER
         if operation.need is Need.PUBLIC:
             return _NOBODY
-        return self._directory.identify(request.get_header("Authorization"), request.cookies)
+        return self._directory.identify(request.env.get("HTTP_AUTHORIZATION"), request.cookies)
+
+
+def _told_of(request: falcon.Request, operation: Operation, status: int) -> dict[str, str | int | float]:
+    """What is told of a request that was watched."""
+    context = request.context
+    told = {"method": request.method, "request_id": context.request_id, "path": operation.route, "status": status}
+    if "identity" in context:  # it was let in
+        told["user"] = context.identity.user
+        if repository := context.path.get("repository"):
+            told["repo"] = repository
+    return told
 
 
 class _Resource:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,6 +26,11 @@ _STDERR: Final = 2
 _LINES_MAX: Final = 7
 """Written at once: of at most 4 KiB, which a pipe takes whole, so that workers do not write into each other's lines."""
 
+_WAITING_MAX: Final = 100_000
+"""Lines. Where nobody reads them as fast as they come, the oldest are lost: a log holds up no request."""
+
+_PAUSE_S: Final = 0.01
+"""From the first line that waits to the write: the others of this time go with it."""
 
 _JSON: Final = msgspec.json.Encoder()
 
@@ -77,16 +83,25 @@ class Slow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
 class Requests:
     """Logs requests: past `logging`, which would take more time than all else that a quick request costs.
 
-    While a thread writes, the others leave their lines to it: each write gives up the interpreter, and there would be
-    as many as requests.
+    Lines wait for a thread of the log's own, which writes what there is every few milliseconds: a write by each request
+    would give up the interpreter each time.
     """
 
     def __init__(self, form: LogFormat, world: World) -> None:
         self._is_text = is_text(form)
         self._line: Callable[[Line], bytes] = _text_line if self._is_text else _JSON.encode
         self._world = world
-        self._waiting: deque[bytes] = deque()
-        self._writing = threading.Lock()
+        self._waiting: deque[bytes] = deque(maxlen=_WAITING_MAX)
+        self._any = threading.Event()
+        self._ended = False
+        self._writer = threading.Thread(target=self._write, name="log", daemon=True)
+        self._writer.start()
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._ended = True
+        self._any.set()
+        self._writer.join()
 
     def log(self, method: str, note: Note, status: int, duration_s: float) -> None:
         line = Line(
@@ -98,7 +113,7 @@ class Requests:
             request_id=note.request_id,
             user=note.user,
         )
-        self._write(self._line(line))
+        self._add(self._line(line))
 
     def slow(self, activity: Activity, steps_ms: dict[str, float], trace: str) -> None:
         """Log something that took long."""
@@ -115,17 +130,24 @@ class Requests:
             failed=activity.whole.failed,
             trace_id=trace,
         )
-        self._write(_slow_text(line) if self._is_text else _JSON.encode(line))
+        self._add(_slow_text(line) if self._is_text else _JSON.encode(line))
 
-    def _write(self, line: bytes) -> None:
+    def _add(self, line: bytes) -> None:
         self._waiting.append(line)
-        while self._waiting and self._writing.acquire(blocking=False):  # a line that comes now is not left behind
-            try:
+        if not self._any.is_set():
+            self._any.set()
+
+    def _write(self) -> None:
+        ended = False
+        while not ended:
+            self._any.wait()
+            self._world.sleep(_PAUSE_S)
+            self._any.clear()  # before it looks for what there is: what comes now sets it again
+            ended = self._ended
+            while self._waiting:
                 lines = [self._waiting.popleft() for _ in range(min(len(self._waiting), _LINES_MAX))]
-                if lines:
+                with suppress(OSError):  # nobody reads any more
                     os.write(_STDERR, b"\n".join(lines) + b"\n")
-            finally:
-                self._writing.release()
 
 
 def _text_line(line: Line) -> bytes:

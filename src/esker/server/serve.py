@@ -116,6 +116,7 @@ def _worker(settings: ServerSettings, key: bytes, metrics: Path) -> WSGIApplicat
         close()
         if traces:
             traces.close()
+        log.close()
 
     Finalize(None, stop, exitpriority=0)  # not at exit: a process of `multiprocessing` ends without that
     directory = Directory(lake.kv, REAL, key, login_s=settings.login_s)

@@ -6,7 +6,7 @@ thousands of schedules a minute.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -17,6 +17,9 @@ from esker.streams.rows import Changes
 from esker.tree import build, diff, merge, reading, rewrite
 from esker.tree.merge import Memo, Merged, Strategy
 from esker.tree.trees import Trees
+
+_FOUND_MAX: Final = 20_000
+"""Entries, of half a kilobyte or so, that are found again without looking."""
 
 
 class Past(Protocol):
@@ -59,16 +62,24 @@ class Past(Protocol):
 
 
 class StoredPast:
-    """Trees of range files."""
+    """Trees of range files. `found` is what was asked for lately, of all repositories: trees do not change."""
 
-    def __init__(self, trees: Trees) -> None:
+    def __init__(self, trees: Trees, found: dict[tuple[FileName, str], Entry] | None = None) -> None:
         self.trees = trees
+        self._found = found
 
     def empty(self) -> FileName:
         return build.build(self.trees, [])
 
     def get(self, tree: FileName, path: str) -> Entry | None:
-        return reading.get(self.trees, tree, path)
+        if self._found is None:
+            return reading.get(self.trees, tree, path)
+        found = self._found.get((tree, path))
+        if found is None and (found := reading.get(self.trees, tree, path)):
+            if len(self._found) >= _FOUND_MAX:
+                self._found.clear()
+            self._found[tree, path] = found
+        return found
 
     def seek(self, tree: FileName, path: str) -> tuple[Sorted, int] | None:
         return reading.seek(self.trees, tree, path)
