@@ -47,7 +47,8 @@ def main() -> int:
     racers = RACERS[:-1] if quick else RACERS
     report = Report()
     with tempfile.TemporaryDirectory(prefix="esker-bench-") as here:
-        with esker.open_lake(f"file://{here}/lake") as opened:
+        settings = esker.Settings(cache_bytes=1 << 30)  # what was just written is mostly still there when it is merged
+        with esker.open_lake(f"file://{here}/lake", settings=settings) as opened:
             lake, repo = opened.engine, opened.create_repository("bench").record
             fill(lake, repo, n)
             prepare(lake, repo, n, max(racers))

@@ -23,6 +23,9 @@ from esker.world import REAL, World
 
 _DATABASE: Final = "esker.db"
 
+_PUTS: Final = 32
+"""Files that are stored at once, each by a thread that waits: a disk flushes for so many about as fast as for one."""
+
 
 class Opened(NamedTuple):
     lake: Lake
@@ -59,16 +62,22 @@ def open_stores(url: str, *, kv: str | None = None, settings: Settings = DEFAULT
     """The lake whose repositories lie below `url`, with its refs in the store at `kv`, or in its own."""
     directory_of(url)
     store = open_kv(kv or database_of(url), world)
-    pool = Pool(settings.threads, on_queued=metrics.POOL_QUEUED.inc, on_busy=metrics.POOL_BUSY.inc, name="esker")
+    pool, puts = (
+        Pool(threads, on_queued=metrics.POOL_QUEUED.inc, on_busy=metrics.POOL_BUSY.inc, name=name)
+        for name, threads in (("esker", settings.threads), ("esker-puts", max(_PUTS, settings.threads)))
+    )
     cache: MemoryCache[str, Cached] = MemoryCache(settings.cache_bytes, name="trees")
     found: dict[tuple[FileName, str], Entry] | None = {} if settings.cache_bytes else None
 
     def open_past(repo: Repository) -> StoredPast:
         blobs = lake.blobs(repo)
-        return StoredPast(Trees(blobs, repositories.cutting_of(repo), cache=cache, pool=pool, world=world), found)
+        cutting = repositories.cutting_of(repo)
+        trees = Trees(blobs, cutting, cache=cache, pool=pool, puts=puts, world=world)
+        return StoredPast(trees, found)
 
     def close() -> None:
         pool.shutdown()
+        puts.shutdown()
         store.close()
 
     lake = Lake(kv=store, open_past=open_past, open_blobs=_open_blobs, settings=settings, world=world, pool=pool)

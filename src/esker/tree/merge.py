@@ -116,16 +116,16 @@ def merge_ahead(
     is_mine: Callable[[Digest], bool],
 ) -> None:
     """Work out for the memo what merging comes to, in those ranges of the destination that are `is_mine`."""
-    if trees.metarange(dest).id not in (trees.metarange(base).id, trees.metarange(source).id):
-        rewrite.ahead(
-            trees,
-            dest,
-            _leading(trees, base, source, strategy, memo),
-            partial(_decide, strategy),
-            memo.done,
-            is_mine,
-            also_reads=(base, source),
-        )
+    if trees.metarange(dest).id in (trees.metarange(base).id, trees.metarange(source).id):
+        return
+    deltas = _leading(trees, base, source, strategy, memo)
+    try:
+        with trees.writing_behind():
+            decide = partial(_decide, strategy)
+            rewrite.ahead(trees, dest, deltas, decide, memo.done, is_mine, also_reads=(base, source))
+    except BaseException:
+        memo.done.clear()  # it is not known what was stored
+        raise
 
 
 def _leading(trees: Trees, base: FileName, source: FileName, strategy: Strategy, memo: Memo) -> Iterable[pa.Table]:

@@ -130,7 +130,7 @@ def ahead(
     *,
     also_reads: Sequence[FileName] = (),
 ) -> None:
-    """Do what `rewrite` would for those ranges of the base that are `is_mine`, all of them stored, and remember it."""
+    """Do what `rewrite` would for those ranges of the base that are `is_mine`, and remember it."""
     meta = trees.metarange(base)
     reads = [meta, *map(trees.metarange, also_reads)]
     steps = ((step, _key(meta, step)) for step in _plan(meta, Feed(changes), ()) if step.range < len(meta))

@@ -38,6 +38,9 @@ from esker.world import REAL, World
 _SCAN_AHEAD: Final = 1
 """Reading goes on while a range is used. Each thread that decodes keeps memory of its own, so a scan wakes few."""
 
+_UNDER_WAY_MAX: Final = 128
+"""Files on their way to the store behind whoever wrote them. When it is slower than that, writers wait for it."""
+
 A = TypeVar("A")
 
 
@@ -188,15 +191,18 @@ class Trees:
         *,
         cache: MemoryCache[str, Cached],
         pool: Executor,
+        puts: Executor | None = None,
         world: World = REAL,
         ahead: int = 8,
     ) -> None:
+        """`puts` has threads that only wait for the store, so that those of `pool` can go on decoding and encoding."""
         self.cutting = cutting
         self.ahead = ahead
         self._cut_by = msgspec.json.encode(cutting).decode()
         self._blobs = blobs
         self._cache = cache
         self._pool = pool
+        self._puts = puts or pool
         self._world = world
         self._counts = TreeCounts()
         self._counting = threading.Lock()
@@ -418,10 +424,10 @@ class Trees:
         return name
 
     def _put(self, blob: str, data: memoryview, behind: "list[Future[None]] | None") -> None:
-        if behind is None:
+        if behind is None or len(self._under_way) >= _UNDER_WAY_MAX:
             self._blobs.put(blob, data)
         else:
-            put = self._under_way[blob] = self._pool.submit(self._blobs.put, blob, data)
+            put = self._under_way[blob] = self._puts.submit(self._blobs.put, blob, data)
             put.add_done_callback(lambda _: self._under_way.pop(blob, None))
             behind.append(put)
 
