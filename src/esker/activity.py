@@ -218,21 +218,23 @@ class verb:  # noqa: N801  # as `step`
 
 @contextmanager
 def since(begun_ms: int) -> Iterator[None]:
-    """What is done inside began then, unless it is part of what began before."""
-    if _since.get() is not None:
-        yield
-        return
-    outside = _since.set(begun_ms)
+    """What is done inside began then, or with what it is part of if that began before."""
+    outside = _since.set(began_ms(begun_ms))
     try:
         yield
     finally:
         _since.reset(outside)
 
 
+def began_ms(at_most_ms: int) -> int:
+    """When what this context is doing began; at the latest, then."""
+    begun_ms = _since.get()
+    return at_most_ms if begun_ms is None else min(begun_ms, at_most_ms)
+
+
 def check_age(now_ms: int) -> None:
     """ContentionError if what this context is doing began too long ago to be finished."""
-    begun_ms = _since.get()
-    if begun_ms is not None and now_ms - begun_ms > OPERATION_MS_MAX:
+    if now_ms - began_ms(now_ms) > OPERATION_MS_MAX:
         raise ContentionError(
             Kind.CONTENTION, "this was begun more than a day ago, and what it wrote may be gone by now: begin again"
         )

@@ -16,7 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from esker.activity import step
+from esker.activity import since, step
 from esker.engine import cleaning, layers, metrics, sensor
 from esker.engine.commit import drop, fold
 from esker.engine.lake import Lake, kept
@@ -54,7 +54,7 @@ def compact(lake: Lake, repo: Repository, branch: str, how: Compaction, *, force
             return None
         return record.claimed(claim, branches.fresh_token())
 
-    with metrics.compacting(repo.name, branch, how):
+    with metrics.compacting(repo.name, branch, how), since(claim.started_ms):
         with step("claim"):
             seen = branches.update(branch, claiming)
         if seen is None or seen.claim is None or seen.claim.id != claim.id:

@@ -9,7 +9,7 @@
     7. note     what is dead now, for the next mark
 
 Nothing is deleted that was not found dead twice, a grace time apart: so whoever got hold of it while it was reachable
-(a reader, a copy, a merge under way) has had that long. No operation may take half as long. What was listed is looked
+(a reader, a copy, a merge under way) has had that long. An operation that took half as long is refused its swap (`activity.check_age`). What was listed is looked
 for after listing, so what is written meanwhile is not even considered. A crash leaves the sweep half done, and the next
 run goes on. Several may run at once: the notes of one of them are lost, and with them only time.
 

@@ -22,7 +22,7 @@ from copy import copy
 from functools import partial
 from typing import Final, NamedTuple
 
-from esker.activity import step
+from esker.activity import began_ms, check_age, since, step
 from esker.engine import metrics
 from esker.engine.commit import drop, fold
 from esker.engine.lake import Lake, kept
@@ -55,6 +55,7 @@ for it to do."""
 
 class _Request:
     def __init__(self, lake: Lake, make: Make, expected: CommitID | None, wanted: Callable[[], object] | None) -> None:
+        self.begun_ms = began_ms(lake.world.now_ms())
         self.make = make
         self.wanted = wanted
         self.expected = expected
@@ -156,7 +157,9 @@ def _land_all(lake: Lake, repo: Repository, branch: str, batch: Sequence[_Reques
         with lake.commits(repo).writing_behind(), lake.past(repo).writing_behind():
             for request in batch:
                 try:
-                    made = _follow(repo, branch, request, at)
+                    with since(request.begun_ms):
+                        check_age(lake.world.now_ms())
+                        made = _follow(repo, branch, request, at)
                 except EskerError as error:
                     outcomes.append(error)
                     continue
@@ -168,7 +171,7 @@ def _land_all(lake: Lake, repo: Repository, branch: str, batch: Sequence[_Reques
                     aboard.append(request)
         if at == head:
             return outcomes
-        with step("advance"):
+        with step("advance"), since(min(request.begun_ms for request in aboard)):
             landed = lake.branches(repo).update(branch, partial(_moved, aboard, at, head))
         metrics.landing(repo.name, landed=landed is not None)
         if landed:

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from esker.activity import since
 from esker.engine import sensor
 from esker.engine.lake import Lake
 from esker.engine.snapshots import present
@@ -46,7 +47,8 @@ def lay(lake: Lake, repo: Repository, branch: str, layer: Layer) -> Branch:
     def on_top(record: Branch) -> Branch:
         return record.appended([again(lake, repo, branch, record, layer)], branches.fresh_token())
 
-    installed = branches.update(branch, on_top)
+    with since(layer.made_ms):
+        installed = branches.update(branch, on_top)
     assert installed is not None, "a layer can always be laid on top"
     sensor.of(lake).changed(repo, branch, installed)
     return installed
@@ -103,7 +105,8 @@ def lay_upon(lake: Lake, repo: Repository, branch: str, decide: Callable[[Branch
                 return None
             return record.appended([again(lake, repo, branch, record, layer)], branches.fresh_token())
 
-        installed = branches.update(branch, on_top)
+        with since(layer.made_ms):
+            installed = branches.update(branch, on_top)
         if installed:
             sensor.of(lake).changed(repo, branch, installed)
             return True

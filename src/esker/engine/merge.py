@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
-from esker.activity import step
+from esker.activity import check_age, step
 from esker.engine import hints, metrics, protection, releases
 from esker.engine.commit import NO_METADATA, record_commit
 from esker.engine.lake import Lake
@@ -87,6 +87,7 @@ def merge(
         return land(lake, repo, branch, make, ahead=ahead, expected=expected_head, wanted=built_on)
     except ContentionError as error:
         with suppress(EskerError):  # without a hint, the next try works it out again
+            check_age(lake.world.now_ms())
             error.hint = hints.give(*terms, memo.known[-1]) if memo.known else ""
         raise
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
+from esker.activity import check_age, since
 from esker.engine import entries, layers
 from esker.engine.commit import NO_METADATA
 from esker.engine.lake import Lake
@@ -63,11 +64,12 @@ def _store(
     content_type: str = "",
     metadata: Mapping[str, str] = NO_METADATA,
 ) -> Entry:
-    """Store bytes, which nothing names yet."""
+    """Store bytes, which nothing names yet. ContentionError if that took too long for them to be named."""
     address = fresh_address(lake)
     md5 = hashlib.md5(usedforsecurity=False)
-
-    size = lake.blobs(repo).put_stream(address, hashed(lake, chunks, md5.update))
+    with since(lake.world.now_ms()):
+        size = lake.blobs(repo).put_stream(address, hashed(lake, chunks, md5.update))
+        check_age(lake.world.now_ms())
     return Entry(
         path=path,
         address=address,
@@ -113,8 +115,10 @@ def copy(lake: Lake, repo: Repository, ref: str, path: str, branch: str, target:
     blobs, name = lake.locate(repo, source.address)
     own = lake.blobs(repo)
     address = fresh_address(lake)
-    if blobs is not own or not own.copy(name, address):
-        own.put_stream(address, read(lake, repo, source))
+    with since(lake.world.now_ms()):
+        if blobs is not own or not own.copy(name, address):
+            own.put_stream(address, read(lake, repo, source))
+        check_age(lake.world.now_ms())
     entry = Entry(
         path=target,
         address=address,

@@ -145,8 +145,12 @@ class Branches:
                 sent = None  # it carried an old version, so it never will
             if found is None or record is None or record.deleted:
                 raise self._missing(name)
-            if sent is None:
+            try:
                 activity.check_age(self._world.now_ms())
+            except ContentionError as error:
+                if sent is None:
+                    raise
+                raise _unknown(name) from error
             changed = change(record)
             if changed is None or changed is record:
                 if sent is not None:
