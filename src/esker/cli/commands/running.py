@@ -29,6 +29,9 @@ def serve(
     source: Annotated[
         list[str] | None, typer.Option("--source", metavar="URL", help="From below which may be imported. Repeatable.")
     ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option("--target", metavar="URL", help="To below which may be exported. Repeatable.")
+    ] = None,
     log_format: Annotated[str | None, typer.Option("--log-format", help="auto, json or text.")] = None,
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="Settings; by default ESKER_CONFIG_FILE's.")
@@ -62,6 +65,7 @@ def serve(
             "requests": requests,
             "secret_key_file": secret_key_file,
             "sources": tuple(source) if source else None,
+            "targets": tuple(target) if target else None,
             "log_format": log_format,
         },
         remembered={"lake": remembered.lake or None, "kv": remembered.kv or None},
