@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import esker.spark
+from esker.spark import lakes
 from esker.spark.local_server import LocalServer
 from tests.test_pages import SPARK, follow
 
@@ -36,6 +37,8 @@ def session(spark: SparkSession) -> Iterator[Callable[..., SparkSession]]:
             servers.append(LocalServer(said.get("lake_url")))
             where = (servers[-1].endpoint, servers[-1].access_key, servers[-1].secret_key)
         one = spark.newSession()
+        if "endpoint" not in said:
+            one.conf.set(lakes.LAKE, servers[-1].lake)
         for name, value in zip(("endpoint", "access.key", "secret.key"), where, strict=True):
             one.conf.set(f"fs.lakefs.{name}", value)
         one.conf.set("fs.lakefs.impl.disable.cache", "true")  # else it is the server of the page before

@@ -248,8 +248,8 @@ class Sorter:
 def _distinct(hashes: Hashes) -> Hashes:
     """As `np.unique`, whose hashing takes several times as long."""
     hashes.sort()
-    found: Hashes = hashes[np.append(True, hashes[1:] != hashes[:-1])]
-    return found
+    first: Hashes = hashes[np.append(True, hashes[1:] != hashes[:-1])]
+    return first
 
 
 def spans(parallel: int) -> list[Span]:
