@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from esker.embedded import Branch, Lake, Ref, Repo, open_lake
     from esker.engine.changes import Change
+    from esker.engine.imports import Source
     from esker.engine.protection import Action, Rule
     from esker.errors import (
         ConflictError,
@@ -46,6 +47,7 @@ __all__ = [
     "Repo",
     "Rule",
     "Settings",
+    "Source",
     "Strategy",
     "UnavailableError",
     "entries_table",
@@ -60,6 +62,7 @@ _ELSEWHERE = {
     "Kind": "esker.errors",
     "Rule": "esker.engine.protection",
     "Settings": "esker.settings",
+    "Source": "esker.engine.imports",
     "Strategy": "esker.tree.merge",
     "entries_table": "esker.streams.entries",
 }

@@ -24,6 +24,7 @@ from esker.engine import (
     entries,
     exports,
     garbage,
+    imports,
     log,
     merge,
     objects,
@@ -38,6 +39,7 @@ from esker.engine.background import Background
 from esker.engine.branches import LayerInfo
 from esker.engine.changes import Change, ChangePage
 from esker.engine.commit import NO_METADATA
+from esker.engine.imports import Source
 from esker.engine.lake import Lake as Engine
 from esker.engine.opening import open_stores
 from esker.engine.policy import Compaction
@@ -325,6 +327,22 @@ class Branch(Ref):
             expect_absent=expect_absent,
             expect_head=expect_head,
         )
+
+    def import_objects(
+        self,
+        sources: Source | Sequence[Source],
+        *,
+        message: str = "",
+        committer: str = "",
+        metadata: Mapping[str, str] = NO_METADATA,
+    ) -> CommitID:
+        """Take in objects that lie elsewhere, without their bytes, in a commit of its own: that. What was below the
+        destination of a prefix goes. Refused if anything is staged."""
+        given = (sources,) if isinstance(sources, Source) else tuple(sources)
+        name = imports.start(
+            self.engine, self._repo, self.name, given, message=message, committer=committer, metadata=metadata
+        )
+        return imports.finish(self.engine, self._repo, name)
 
     def copy(self, path: str, target: str, *, ref: str | None = None) -> Entry:
         """Stage a copy of `path`, of this branch or another ref."""

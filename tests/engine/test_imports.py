@@ -12,6 +12,7 @@ import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 import esker
 from esker.engine import imports
@@ -282,7 +283,7 @@ def inventory(at: Path, directory: Path) -> Source:
     return Source(kind="common_prefix", address=f"file://{directory}/", destination="in/", inventory=at.as_uri())
 
 
-@pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet"])
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet", "orc"])
 def test_an_inventory_in_any_order_takes_the_place_of_a_listing(
     repo: esker.Repo, source: Path, tmp_path: Path, form: str
 ) -> None:
@@ -293,9 +294,9 @@ def test_an_inventory_in_any_order_takes_the_place_of_a_listing(
     times = [pa.scalar(1_700_000_000_000 + n, pa.timestamp("ms", tz="UTC")).as_py() for n in range(len(keys))]
     etags = [f'"{n:032x}"' for n in range(len(keys))]
     where = tmp_path / f"inventory.{form}"
-    if form == "parquet":
-        names = ["Key", "size", "last_modified_date", "e_tag"]
-        pq.write_table(pa.table([keys, sizes, times, etags], names=names), where)
+    if form in ("parquet", "orc"):
+        table = pa.table([keys, sizes, times, etags], names=["Key", "size", "last_modified_date", "e_tag"])
+        (pq.write_table if form == "parquet" else orc.write_table)(table, where)
     else:
         rows = zip(keys, sizes, (time.strftime("%Y-%m-%dT%H:%M:%S.000Z") for time in times), etags, strict=True)
         text = "key,size,LastModified,ETag\n" + "".join(
@@ -326,7 +327,8 @@ def test_an_inventory_in_any_order_takes_the_place_of_a_listing(
         ("i.csv", "key,size\nSOURCE/a//b,1\n", "a//b"),
         ("i.parquet", "no parquet", "cannot be read"),
         ("i.csv.gz", "no gzip", "cannot be read"),
-        ("i.orc", "", "is no inventory"),
+        ("i.orc", "no orc", "cannot be read"),
+        ("i.xml", "", "is no inventory"),
         ("i.json", "{}", "no manifest"),
         ("i.json", "[1]", "no manifest"),
     ],

@@ -137,11 +137,17 @@ def cancel(lake: Lake, repo: Repository, branch: str, name: str) -> None:
 
 def run(lake: Lake, repo: Repository, name: str) -> None:
     """Do what `start` wrote down. What becomes of it, errors of ours included, is in its status."""
-    task = tasks.get(lake, repo, name)
-    with suppress(EskerError), tasks.working(lake, repo, task) as work:
+    with suppress(EskerError):
+        finish(lake, repo, name)
+
+
+def finish(lake: Lake, repo: Repository, name: str) -> CommitID:
+    """The same: the commit, or the error."""
+    with tasks.working(lake, repo, tasks.get(lake, repo, name)) as work:
         work.check()
         commit = _import(lake, repo, work)
         work.summary = summary_of(lake, repo, commit)
+    return commit
 
 
 def summary_of(lake: Lake, repo: Repository, commit: CommitID) -> dict[str, int | str]:

@@ -1,13 +1,13 @@
 """Inventories: files that list objects, so that nobody has to list a store of billions.
 
-A table in Parquet or CSV (with a header, and `.gz` if that is how it is packed) with the columns
+A table in Parquet, ORC or CSV (with a header, and `.gz` if that is how it is packed) with the columns
 
     key                                       the object: a URL, or its name in the bucket of the source
     size                                      in bytes
     mtime  last_modified  last_modified_date  when it was changed; a number is in milliseconds since 1970
     etag   e_tag                              what its content is known by, if anything
 
-or an inventory of S3's by its `manifest.json`, in Parquet or CSV. Names are matched without regard to case and `_`, and
+or an inventory of S3's by its `manifest.json`, in any of these. Names are matched without regard to case and `_`, and
 other columns are ignored, but for old versions and delete markers, which are left out.
 """
 
@@ -22,6 +22,7 @@ from urllib.parse import unquote_plus
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import orc
 
 from esker.engine import elsewhere
 from esker.errors import InvalidError, Kind, NotFoundError
@@ -124,11 +125,16 @@ def _tables(locate: Locate, file: File) -> Iterator[pa.Table]:
             for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(_BATCH):
                 yield pa.Table.from_batches([batch])
             return
+        if name.endswith(".orc"):
+            stripes = orc.ORCFile(pa.BufferReader(data))
+            for number in range(stripes.nstripes):
+                yield pa.Table.from_batches([stripes.read_stripe(number)])
+            return
         if name.endswith(".gz"):
             data, name = gzip.decompress(data), name.removesuffix(".gz")
         if not name.endswith(".csv"):
             raise InvalidError(
-                Kind.INVALID_ARGUMENT, f"{file.address} is no inventory: that is .parquet, .csv, .csv.gz or .json"
+                Kind.INVALID_ARGUMENT, f"{file.address} is no inventory: that is .parquet, .orc, .csv, .csv.gz or .json"
             )
         lines = csv.reader(io.StringIO(data.decode("utf-8"), newline=""))
         names = list(file.columns) if file.columns else next(lines, [])
