@@ -77,6 +77,7 @@ class Kind(StrEnum):
     TASK_OVER = "task-over"
     TASK_CANCELLED = "task-cancelled"
     RELEASED = "released"
+    OTHER_RECORDS = "other-records"
 
 
 class EskerError(Exception):

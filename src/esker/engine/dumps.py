@@ -30,6 +30,9 @@ from esker.tree.cutting import Cutting
 DUMPS: Final = "_esker/dumps/"
 """Below a repository's namespace. No garbage collection looks there."""
 
+COLLECTED: Final = "_esker/gc/last.json"
+"""What garbage collections go by to know whose place it is: the records that are restored take it over."""
+
 _CUTTING: Final = f"{DUMPS}cutting.json"
 """How the dumped repository cut its trees: one that goes on where it ended has to cut alike."""
 
@@ -123,6 +126,7 @@ def _restore(lake: Lake, repo: Repository, asked: Dump) -> None:
         raise InvalidError(
             Kind.INVALID_ARGUMENT, f"{repo.name!r} has refs of its own: restore into a repository that was created bare"
         )
+    blobs.delete([COLLECTED])  # from here on the place is collected by these records
     commits.put_records(lake.kv, repo.uid, records)
     for name, commit in named.items():
         if name not in tagged:

@@ -9,9 +9,13 @@
     7. note     what is dead now, for the next mark
 
 Nothing is deleted that was not found dead twice, a grace time apart: so whoever got hold of it while it was reachable
-(a reader, a copy, a merge under way) has had that long. An operation that took half as long is refused its swap (`activity.check_age`). What was listed is looked
+(a reader, a copy, a merge under way) has had that long; an operation that took half as long is refused its swap
+(`activity.check_age`). What was listed is looked
 for after listing, so what is written meanwhile is not even considered. A crash leaves the sweep half done, and the next
 run goes on. Several may run at once: the notes of one of them are lost, and with them only time.
+
+The place itself is told which records were last collected by, and how far they were. A copy of them, or ones that were
+restored, know nothing of what came since, and would take it for garbage: they are refused where they lag behind.
 
 Whatever grows with the number of objects is done by steps (`engine.steps`), which read and write files beside the
 repository's own and tell little; a runner has them done here, one after the other, or by Spark's executors. Both run
@@ -31,10 +35,19 @@ import pyarrow as pa
 
 from esker import activity
 from esker.engine import jobs, metrics, protection, releases, retention, steps, tasks
+from esker.engine.dumps import COLLECTED
 from esker.engine.lake import Lake
 from esker.engine.steps import COMMITS, METADATA, NOTES, Compared, Here, InTurn, Piece, Plan, Runner, Stores
 from esker.engine.tasks import Task, Work
-from esker.errors import ContentionError, CorruptError, InvalidError, Kind, NotFoundError, UnavailableError
+from esker.errors import (
+    ContentionError,
+    CorruptError,
+    ForbiddenError,
+    InvalidError,
+    Kind,
+    NotFoundError,
+    UnavailableError,
+)
 from esker.format.names import digest_of
 from esker.model import Commit, CommitID, FileName, Layer, Repository, Token
 from esker.refs import tags
@@ -92,6 +105,14 @@ class Report(msgspec.Struct, kw_only=True):
         for prefix, (files, size) in by_prefix.items():
             told |= {f"deleted {prefix}": files, f"deleted_bytes {prefix}": size}
         return {name: int(value) for name, value in told.items() if value is not None}
+
+
+class Last(msgspec.Struct, frozen=True, kw_only=True):
+    """By which records the place was last collected: how far its default branch was."""
+
+    uid: str
+    born: str
+    seq: int
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,6 +219,7 @@ class _Collection:
 
     def collect(self, grace_s: float, *, dry_run: bool) -> Report:
         lake, repo = self._lake, self._repo
+        self._check_records()
         now_ms = self._now_ms()
         old_ms = now_ms - int(grace_s * 1000)
         note = _noted(lake, repo)
@@ -210,6 +232,9 @@ class _Collection:
             release(lake, repo, now_ms)
         live, reached = self._mark(buckets, now_ms)
         report.marked = sum(piece.bytes for piece in live)
+        main = lake.branches(repo).get(repo.default_branch)
+        last = Last(uid=repo.uid, born=main.born, seq=main.seq)
+        lake.blobs(repo).put(COLLECTED, msgspec.json.encode(last))
         noted = self._each("noted", partial(steps.sort_note, self._stores, self._where, buckets), note.files)
         plan = Plan(self._where, now_ms, old_ms, tuple(sorted(reached.prefixes)), dry_run)
         compare = partial(steps.compare, self._stores, plan, listed, live, list(chain.from_iterable(noted)))
@@ -223,9 +248,21 @@ class _Collection:
         """Take away the files of this run, and of former ones that were killed."""
         blobs, now_ms = self._lake.blobs(self._repo), self._lake.world.now_ms()
         blobs.delete([info.name for info in blobs.list(self._where)])
-        kept = set(_noted(self._lake, self._repo).files)
+        kept = {COLLECTED, *_noted(self._lake, self._repo).files}
         old_ms = now_ms - int(GRACE_S * 1000)
         blobs.delete([info.name for info in blobs.list(NOTES) if info.mtime_ms < old_ms and info.name not in kept])
+
+    def _check_records(self) -> None:
+        """ForbiddenError if the place was last collected by other records than these, or by what these will become."""
+        blobs, main = self._lake.blobs(self._repo), self._lake.branches(self._repo).get(self._repo.default_branch)
+        data = blobs.get(COLLECTED)
+        last = None if data is None else msgspec.json.decode(data, type=Last)
+        if last and (last.uid != self._repo.uid or (last.born == main.born and last.seq > main.seq)):
+            raise ForbiddenError(
+                Kind.OTHER_RECORDS,
+                f"{blobs.url} was last collected by newer records of {self._repo.name!r}, or by another repository's: "
+                f"what these do not know would go. If these are the only ones by now, delete {COLLECTED} there",
+            )
 
     def _now_ms(self) -> int:
         """By the clock that dates the files: ages told by two clocks would be wrong by what is between them."""
