@@ -10,9 +10,9 @@
 
 Nothing is deleted that was not found dead twice, a grace time apart: so whoever got hold of it while it was reachable
 (a reader, a copy, a merge under way) has had that long; an operation that took half as long is refused its swap
-(`activity.check_age`). What was listed is looked
-for after listing, so what is written meanwhile is not even considered. A crash leaves the sweep half done, and the next
-run goes on. Several may run at once: the notes of one of them are lost, and with them only time.
+(`activity.check_age`). What was listed is looked for after listing, so what is written meanwhile is not even
+considered. A crash leaves the sweep half done, and the next run goes on. Several may run at once: the notes of one of
+them are lost, and with them only time.
 
 The place itself is told which records were last collected by, and how far they were. A copy of them, or ones that were
 restored, know nothing of what came since, and would take it for garbage: they are refused where they lag behind.
