@@ -528,6 +528,17 @@ def test_jobs_without_a_sign_of_life_are_aborted_and_ended_ones_forgotten(lake: 
     assert [*jobs.every(lake, repo)] == []
 
 
+def test_the_last_batch_of_a_stream_is_remembered_however_long_ago_it_was(lake: Lake, repo: Repository) -> None:
+    """It comes again if its driver died before it noted that it was done, and may do so after a long week-end."""
+    for number in (8, 9, 10, 11):
+        jobs.start(lake, repo, "main", job_id=f"stream-{number}")
+    made = {n: jobs.publish(lake, repo, f"stream-{n}", Changes(changes_of())) for n in (8, 9, 10)}
+    jobs.abort(lake, repo, "stream-11")
+    jobs.clean(lake, repo, older_than_s=-1)
+    assert [job.id for job in jobs.every(lake, repo)] == ["stream-10"]
+    assert jobs.publish(lake, repo, "stream-10", Changes(changes_of())) == made[10]
+
+
 def test_a_beat_keeps_a_job(setup: Setup) -> None:
     lake, repo = setup.lake, setup.repo
     job = jobs.start(lake, repo, "main")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
 
 from tests.server.live import Live
 from tests.spark.calls import counted, written
@@ -303,6 +304,32 @@ def test_a_table_is_created_and_written_by_every_way_of_sql(
         _rows(spark, 0, 2).write.mode(mode).option("path", external).saveAsTable(f"{database}.x")
         assert _ids(spark.table(f"{database}.x")) == ids
     assert not table.uncommitted()
+
+
+def test_a_table_in_buckets_is_replaced_in_one_commit(
+    spark: SparkSession, server: Live, repo: str, database: str
+) -> None:
+    managed = Table(server, repo, "db/b")
+    for stop in (20, 30):
+        old = managed.paths()
+        with managed.watched() as seen:
+            _rows(spark, 0, stop).write.bucketBy(3, "id").sortBy("id").mode("overwrite").saveAsTable(f"{database}.b")
+        assert seen == [old, managed.paths()]
+        assert _ids(spark.table(f"{database}.b").where("id % 2 = 0")) == [*range(0, stop, 2)]
+
+
+def test_the_second_writer_creates_tables_in_one_commit_and_does_no_more(
+    spark: SparkSession, server: Live, repo: str, database: str
+) -> None:
+    managed, elsewhere = Table(server, repo, "db/w"), Table(server, repo, "x")
+    for table, options in ((managed, {}), (elsewhere, {"path": elsewhere.url})):
+        writer = _rows(spark, 0, 9).writeTo(f"{database}.{table.name[-1]}").using("parquet").options(**options)
+        with table.watched() as seen:
+            writer.partitionedBy(col("p")).create()
+        assert seen == [frozenset(), table.paths()]
+        assert len(table.paths()) == 6
+    with pytest.raises(AnalysisException, match="v1 table"):
+        _rows(spark, 0, 9).writeTo(f"{database}.w").append()
 
 
 def test_a_managed_table_is_replaced_in_one_commit(spark: SparkSession, server: Live, repo: str, database: str) -> None:

@@ -126,12 +126,15 @@ class OfHadoop(Committer):
         instance = self._new(context)
         instance.setupTask(context)
         assert instance.needsTaskCommit(context)
-        path = self.jvm.org.apache.hadoop.fs.Path(instance.getWorkPath(), f"part-{task:05}-{text}.txt")
+        path = self.jvm.org.apache.hadoop.fs.Path(self.work(instance, context), f"part-{task:05}-{text}.txt")
         if close:
             self.write(path, text)
         else:
             path.getFileSystem(self.conf).create(path, True)
         return Attempt(self, instance, context)
+
+    def work(self, instance: Any, context: Any) -> Any:
+        return instance.getWorkPath()
 
     def commit(self) -> None:
         self.driver().commitJob(self.context)
@@ -140,12 +143,29 @@ class OfHadoop(Committer):
         self.driver().abortJob(self.context, self.jvm.org.apache.hadoop.mapreduce.JobStatus.State.FAILED)
 
 
+class OfMapred(OfHadoop):
+    """`LakeMapredCommitter`: the same by Hadoop's older interface, whose committers learn their place by settings."""
+
+    def __init__(self, spark: SparkSession, table: Table) -> None:
+        super().__init__(spark, table)
+        self.conf.set("mapreduce.output.fileoutputformat.outputdir", table.url)
+
+    def _new(self, context: Any) -> Any:
+        return self.jvm.io.esker.spark.LakeMapredCommitter()
+
+    def work(self, instance: Any, context: Any) -> Any:
+        return instance.getWorkPath(context, self.jvm.org.apache.hadoop.fs.Path(self.table.url))
+
+    def abort(self) -> None:
+        self.driver().abortJob(self.context, self.jvm.org.apache.hadoop.mapred.JobStatus.FAILED)
+
+
 @pytest.fixture
 def table(server: Live, repo: str) -> Table:
     return Table(server, repo)
 
 
-@pytest.fixture(params=[OfSpark, OfHadoop])
+@pytest.fixture(params=[OfSpark, OfHadoop, OfMapred])
 def committer(request: pytest.FixtureRequest, spark: SparkSession, table: Table) -> Iterator[Committer]:
     made = request.param(spark, table)
     made.setup()
@@ -195,9 +215,12 @@ def test_an_attempt_may_be_aborted_long_after_the_job_was_committed(committer: C
     assert _texts(table) == ["good"]
 
 
-def test_a_task_that_is_committed_again_by_another_attempt_counts_once(spark: SparkSession, table: Table) -> None:
+@pytest.mark.parametrize("kind", [OfHadoop, OfMapred])
+def test_a_task_that_is_committed_again_by_another_attempt_counts_once(
+    spark: SparkSession, table: Table, kind: type[OfHadoop]
+) -> None:
     """Its first attempt died before anybody was told. Spark's own protocol never knows of that one."""
-    committer = OfHadoop(spark, table)
+    committer = kind(spark, table)
     committer.setup()
     committer.attempt(0, 0, "first").commit()
     committer.attempt(0, 1, "second").commit()
@@ -205,9 +228,12 @@ def test_a_task_that_is_committed_again_by_another_attempt_counts_once(spark: Sp
     assert _texts(table) == ["second"]
 
 
-def test_what_was_committed_by_tasks_is_there_for_the_next_driver(spark: SparkSession, table: Table) -> None:
+@pytest.mark.parametrize("kind", [OfHadoop, OfMapred])
+def test_what_was_committed_by_tasks_is_there_for_the_next_driver(
+    spark: SparkSession, table: Table, kind: type[OfHadoop]
+) -> None:
     """As Hadoop recovers a job: set up again by another, whose finished tasks do not run again."""
-    committer = OfHadoop(spark, table)
+    committer = kind(spark, table)
     committer.setup()
     first = committer.attempt(0, 0, "kept")
     first.commit()

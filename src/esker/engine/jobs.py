@@ -17,6 +17,7 @@ A transaction is a job with a hidden branch of its own, to which other jobs are 
 all of these in one.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
@@ -47,6 +48,9 @@ from esker.streams.rows import Changes, within
 
 JOB: Final = "esker.job"
 """The key of a commit's metadata that names the job it published."""
+
+_NUMBERED: Final = re.compile(r"(.+)-([0-9]{1,10})")
+"""An id that a caller chose for one of a series."""
 
 _ID_BYTES: Final = 12
 _TRIES_MAX: Final = 100
@@ -253,15 +257,23 @@ def abort(lake: Lake, repo: Repository, job_id: str) -> Job:
 
 
 def clean(lake: Lake, repo: Repository, *, older_than_s: float) -> list[Job]:
-    """Abort jobs that gave no sign of life for so long, and forget those that ended as long ago: what was aborted."""
+    """Abort jobs that gave no sign of life for so long, and forget those that ended as long ago: what was aborted. Of
+    those that are numbered, as the batches of a stream are, the last to be published is remembered: it may come again.
+    """
     before_ms = _now(lake) - int(older_than_s * 1000)
+    known = list(every(lake, repo))
+    last: dict[str, int] = {}
+    for job in known:
+        if job.state is JobState.PUBLISHED and (numbered := _NUMBERED.fullmatch(job.id)):
+            last[numbered[1]] = max(last.get(numbered[1], 0), int(numbered[2]))
     aborted = []
-    for job in list(every(lake, repo)):
+    for job in known:
         if job.seen_ms > before_ms:
             continue
+        numbered = _NUMBERED.fullmatch(job.id)
         if job.state is JobState.RUNNING:
             aborted.append(abort(lake, repo, job.id))
-        else:
+        elif not numbered or last.get(numbered[1]) != int(numbered[2]):
             lake.kv.delete(_partition(repo), job.id.encode())
     return aborted
 
