@@ -20,9 +20,9 @@ public final class JobBlobs {
     return conf.get(ACCESS_MODE, "simple").equals("presigned");
   }
 
-  /** Whether a blob of this size may be sent to the store that its address is in by one request: else, to the server. */
+  /** Whether a blob of this size may be sent to the store that its address is in by one request; else, to the server. */
   public static boolean takesUploads(String address, long size) {
-    return !Storage.isOfServer(address) && size <= Storage.PUT_BYTES_MAX;
+    return address.startsWith(Storage.S3) && size <= Storage.PUT_BYTES_MAX;
   }
 
   /** Upload to a signed URL whose name nobody else uses. That something is there already is an earlier try, then. */

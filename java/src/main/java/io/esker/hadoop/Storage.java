@@ -26,7 +26,7 @@ import org.apache.hadoop.conf.Configuration;
  * write, the server has to be on this machine as well.
  */
 public final class Storage {
-  private static final String S3 = "s3://";
+  static final String S3 = "s3://";
   private static final String S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem";
 
   /** Of one request to an S3. Larger objects go by the server, which sends them in parts. */
@@ -66,12 +66,7 @@ public final class Storage {
 
   /** Whether bytes that are sent to the server end where it keeps them itself: no other way is shorter. */
   boolean isOfServer() {
-    return isOfServer(namespace);
-  }
-
-  /** The same of a blob. */
-  static boolean isOfServer(String address) {
-    return address.startsWith("file:") || address.startsWith("memory:");
+    return namespace.startsWith("file:") || namespace.startsWith("memory:");
   }
 
   /** The file that a {@code file:} address names. */
