@@ -77,6 +77,8 @@ class Outcome(NamedTuple):
 
 def target_of(url: str, key: tuple[str, str] | None = None) -> Target:
     parts = urlsplit(url)
+    if parts.scheme != "http":
+        raise SystemExit(f"{url}: only http:// is measured; name what is behind TLS")
     login = "Basic " + b64encode(":".join(key).encode()).decode() if key else ""
     return Target(parts.hostname or "127.0.0.1", parts.port or 80, login)
 

@@ -204,6 +204,34 @@ def test_pages_are_asked_for_as_they_are_wanted(connect: Connect) -> None:
     assert len(part.asked) == 1
 
 
+@pytest.mark.parametrize(
+    ("last", "raised"),
+    [
+        (b'{"done":true,"looked":9,"wrong":1}\n', None),
+        (b'{"error":{"message":"down","kind":"store-unavailable"},"status":503}\n', UnavailableError),
+        (b'{"error":{"message":"bad","kind":"damaged-record"},"status":500}\n', CorruptError),
+        (b'{"looked":9}\n{"wh', UnavailableError),
+    ],
+    ids=["done", "a store fails", "damage", "broken off"],
+)
+def test_a_check_tells_what_it_finds_and_how_it_ended(
+    connect: Connect, last: bytes, raised: type[EskerError] | None
+) -> None:
+    class Checks:
+        def on_get(self, _: falcon.Request, response: falcon.Response, name: str) -> None:
+            response.stream = iter((b'{"what":"range","whe', b're":"a","message":"b"}\n' + last))
+
+    app: falcon.App[Any, Any] = falcon.App()
+    app.add_route("/api/v1/repositories/{name}/fsck", Checks())
+    found = connect(app).check("repo")
+    assert next(found) == {"what": "range", "where": "a", "message": "b"}
+    if raised is None:
+        assert list(found) == []
+    else:
+        with pytest.raises(raised):
+            list(found)
+
+
 def test_names_travel_as_they_are(connect: Connect) -> None:
     app = App((200, {"path": "x"}))
     client = connect(app, authorization=basic("id", "secret"))

@@ -6,7 +6,7 @@ doing it twice is as good as once.
 """
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -214,8 +214,9 @@ class Client:
     def delete_retention(self, repo: str) -> None:
         self.call("DELETE", "repositories", repo, "settings", "gc_rules")
 
-    def check(self, repo: str, *, deep: bool = False, blobs: bool = False) -> Iterator[Document]:
-        """What is wrong with a repository as it is stored; between, how many things were `looked` at."""
+    def check(self, repo: str, *, deep: bool = False, blobs: bool = False) -> Generator[Document, None, None]:
+        """What is wrong with a repository as it is stored; between, how many things were `looked` at. Closed before its
+        end, it stops the check."""
         answer = self.ask("GET", "repositories", repo, "fsck", query={"deep": deep, "blobs": blobs})
         try:
             for line in _lines(answer.chunks):

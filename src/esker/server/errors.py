@@ -91,6 +91,8 @@ def _ours(_: falcon.Request, response: falcon.Response, error: EskerError, __: d
 
 def _http(_: falcon.Request, response: falcon.Response, error: falcon.HTTPError, __: dict[str, Any]) -> None:
     said = re.sub(r"\s+", " ", error.description or (error.title or "").removeprefix(f"{error.status_code} "))
+    if isinstance(error, falcon.HTTPRouteNotFound):
+        said = "nothing is at this path: the API is below /api/v1, and /docs lists what it has"
     _tell(response, error.status_code, wire.Error(message=said), dict(error.headers or {}))
 
 

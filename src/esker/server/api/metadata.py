@@ -1,4 +1,4 @@
-"""Where the files of a tree lie: any engine that reads Parquet can read them there."""
+"""The files of a tree, and where they lie: any engine that reads Parquet can read them."""
 
 from typing import Any, Final, Literal
 
