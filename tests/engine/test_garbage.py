@@ -1,6 +1,7 @@
 """Collecting garbage: after any history, what refs reach is there, and what they do not reach goes, when it is time."""
 
 import dataclasses
+import itertools
 import random
 import shutil
 from contextlib import suppress
@@ -29,7 +30,7 @@ from esker.engine.cleaning import Cleaner
 from esker.engine.retention import BranchRetention, Retention
 from esker.errors import ConflictError, ContentionError, EskerError, ForbiddenError, InvalidError, Kind
 from esker.model import Entry
-from esker.refs import tags
+from esker.refs import history, tags
 from esker.stores.open_kv import sqlite_url
 from esker.streams.entries import changes_of
 from esker.streams.rows import Changes
@@ -193,6 +194,9 @@ def test_rules_of_any_kind_keep_what_they_say_after_any_history(seed: int) -> No
     for branch in ("main", "dev", "x"):
         if worn.lake.branches(worn.repo).find(branch):
             assert list(history_of(worn.lake, worn.repo, branch)), "every log can be followed to its end"
+    kept, get = garbage.reach(worn.lake, worn.repo, worn.clock.ms).commits, worn.lake.commits(worn.repo).get
+    heads = [record.commit for _, record in worn.lake.branches(worn.repo).page("", 100)]
+    assert {history.merge_base(get, *two) for two in itertools.combinations(heads, 2)} <= kept, "all can be merged"
 
 
 def test_with_zero_days_only_heads_and_tags_are_kept() -> None:

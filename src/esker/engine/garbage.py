@@ -255,6 +255,7 @@ class _Collection:
     def _check_records(self) -> None:
         """ForbiddenError if the place was last collected by other records than these, or by what these will become."""
         blobs, main = self._lake.blobs(self._repo), self._lake.branches(self._repo).get(self._repo.default_branch)
+        blobs.drop_cached(COLLECTED)
         data = blobs.get(COLLECTED)
         last = None if data is None else msgspec.json.decode(data, type=Last)
         if last and (last.uid != self._repo.uid or (last.born == main.born and last.seq > main.seq)):
