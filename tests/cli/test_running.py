@@ -128,7 +128,8 @@ def test_what_is_committed_is_exported_and_then_what_changed(
     if esker.remote:
         place = request.getfixturevalue("server").elsewhere / f"place of {repo}"
     for name in ("a/1", "a/2", "b/3"):
-        esker.ok("upload", esker.wrote("file", name), f"{repo}/main/{name}")
+        esker.wrote(f"up/{name}", name)
+    esker.ok("upload", "-r", esker.home / "up", f"{repo}/main/")
     esker.ok("commit", f"{repo}/main", "-m", "first")
     said = esker.ok("export", f"{repo}/main", place.as_uri(), "--json").json
     assert (said["objects"], said["copied"], said["bytes"]) == (3, 3, 9)
@@ -166,7 +167,8 @@ def test_garbage_is_collected_where_the_lake_is_opened_and_by_a_server(esker: Es
 def test_how_much_there_is_is_told_by_directory_and_by_commit(local: Esker) -> None:
     local.ok("repo", "create", "much")
     for name in ("a/1", "a/b/2", "c"):
-        local.ok("upload", local.wrote("file", name), f"much/main/{name}")
+        local.wrote(f"up/{name}", name)
+    local.ok("upload", "-r", local.home / "up", "much/main/")
     local.ok("commit", "much/main", "-m", "three")
     assert [row[:3] for row in local.ok("du", "much/main").rows] == [[".", "1", "1"], ["a/", "2", "8"]]
     assert [row[0] for row in local.ok("du", "much/main/a/", "--depth", "2").rows] == ["a/", "a/b/"]
