@@ -53,7 +53,7 @@ def main() -> int:
     if told.peak:
         print(WORKS[told.peak[0]](Path(told.peak[1])))
         return 0
-    marked, imported, few, many = (100_000, 50_000, 50_000, 500_000)
+    marked, imported, few, many = (100_000, 50_000, 100_000, 500_000)
     if not told.quick:
         marked, imported, few, many = 3_000_000, 1_000_000, 100_000, 5_000_000
     report = Report()
