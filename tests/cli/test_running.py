@@ -114,11 +114,20 @@ def test_what_lies_elsewhere_is_imported(esker: Esker, repo: str, request: pytes
     assert esker.ok("cat", f"{repo}/main/landed/deep/3.csv").out == "deep/3.csv"
     assert esker.ok("log", f"{repo}/main", "-n", "1", "--json").lines[0]["message"] == "landed"
     one = (elsewhere / "1.csv").as_uri()
+    listed = elsewhere / "list.csv"
+    listed.write_text(f"key,size\n{one},5\n")
+    esker.ok("import", str(elsewhere), f"{repo}/main/listed/", "--inventory", str(listed))
+    assert [row["path"] for row in esker.ok("ls", f"{repo}/main/listed/", "--json").lines] == ["listed/1.csv"]
+    assert esker.run("import", "--object", one, f"{repo}/main/one.csv", "--inventory", str(listed)).code == 2
     esker.ok("import", "--object", one, f"{repo}/main/one.csv")
     assert esker.ok("cat", f"{repo}/main/one.csv").out == "1.csv"
     if esker.remote:
-        refused = esker.run("import", (esker.home / "home").as_uri(), f"{repo}/main/x/")
-        assert refused.code == 5
+        for hidden in (
+            ((esker.home / "home").as_uri(),),
+            (str(elsewhere), "--inventory", str(esker.home / "home/1.csv")),
+        ):
+            refused = esker.run("import", hidden[0], f"{repo}/main/x/", *hidden[1:])
+            assert refused.code == 5
 
 
 def test_what_is_committed_is_exported_and_then_what_changed(

@@ -394,5 +394,7 @@ def test_an_inventory_of_s3_is_read_by_its_manifest(repo: esker.Repo, bucket: An
     told = Source(kind="common_prefix", address="s3://landing/t/", destination="in/", inventory=listing)
     assert run(repo, told).error == ""
     assert listed(repo) == ["in/a b+c"]
+    bucket("inventory/manifest.json", json.dumps(manifest | {"destinationBucket": "arn:aws:s3:::other"}).encode())
+    assert "in its own bucket" in run(repo, told).error
     assert repo.ref("main").get("in/a b+c") == b"abc"
     assert repo.ref("main").stat("in/a b+c").checksum == "e1"

@@ -58,6 +58,10 @@ def files(locate: Locate, address: str) -> list[File]:
     try:
         manifest = json.loads(_bytes(locate, address))
         bucket = manifest["destinationBucket"].rpartition(":")[2]
+        if bucket != split_url(address)[0].rpartition("/")[2]:
+            raise InvalidError(
+                Kind.INVALID_ARGUMENT, f"{address} is a copy: an inventory is read in its own bucket, {bucket}"
+            )
         columns = tuple(name.strip() for name in manifest["fileSchema"].split(","))
         is_csv = manifest["fileFormat"] == "CSV"
         return [File(f"s3://{bucket}/{one['key']}", columns if is_csv else None) for one in manifest["files"]]

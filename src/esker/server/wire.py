@@ -535,6 +535,8 @@ class ImportLocation(Body):
     type: Literal["common_prefix", "object"]
     path: str
     destination: str
+    inventory: str | None = None
+    """Of a prefix: where a list of what lies below it is, to go by instead of the store's."""
 
 
 class ImportCreation(Body):

@@ -39,6 +39,12 @@ def import_(
     message: arguments.Message = "",
     meta: arguments.Meta = None,
     one: Annotated[bool, typer.Option("--object", help="URL is one object, and not a directory.")] = False,
+    inventory: Annotated[
+        str,
+        typer.Option(
+            "--inventory", metavar="URL", help="A list of what lies there: Parquet, ORC, CSV, or S3's manifest.json."
+        ),
+    ] = "",
 ) -> None:
     """Take in objects that lie elsewhere, without their bytes, in a commit of its own.
 
@@ -46,13 +52,16 @@ def import_(
 
     \b
       esker import s3://landing/orders/ sales/main/orders/ -m "orders as they landed"
+      esker import s3://landing/ sales/main/ --inventory s3://landing/inventory/manifest.json
     """
     at = places.on_ref(target)
     url = source if "://" in source else Path(source).absolute().as_uri()
     if one and not at.path:
         raise InvalidError(Kind.INVALID_ARGUMENT, "an object needs a path to be imported to: repo/branch/path")
-    session.sources = (url,)
     location = {"type": "object" if one else "common_prefix", "path": url, "destination": at.path}
+    if inventory:
+        location["inventory"] = inventory if "://" in inventory else Path(inventory).absolute().as_uri()
+    session.sources = (url, *([location["inventory"]] if inventory else []))
     text = message or f"Import {url}"
     name = session.client.start_import(at.repo, at.ref, [location], text, arguments.metadata(meta))
     try:

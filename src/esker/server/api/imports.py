@@ -7,6 +7,7 @@ from esker.auth import Need
 from esker.engine import imports
 from esker.engine.imports import Source
 from esker.engine.tasks import Task
+from esker.errors import InvalidError, Kind
 from esker.model import CommitID, Repository
 from esker.server import places, wire, working
 from esker.server.api.answers import commit_of
@@ -53,13 +54,19 @@ def import_cancel(call: Call[ImportQuery, None]) -> None:
 
 def _source(call: Call[Any, Any], location: wire.ImportLocation) -> Source:
     """A prefix is a whole directory, there and here: else it would take in its neighbours, and replace others."""
-    found = places.check_elsewhere(call.server.known.homes(), call.server.sources, location.path)
+    homes, sources = call.server.known.homes(), call.server.sources
+    found = places.check_elsewhere(homes, sources, location.path)
     if location.type == "object":
+        if location.inventory:
+            raise InvalidError(
+                Kind.INVALID_ARGUMENT, "an inventory lists what is below a prefix, and this is one object"
+            )
         return Source(kind="object", address=found.address, destination=location.destination)
     destination = location.destination
     if destination and not destination.endswith("/"):
         destination += "/"
-    return Source(kind="common_prefix", address=f"{found.address}/", destination=destination)
+    listed = places.check_elsewhere(homes, sources, location.inventory).address if location.inventory else ""
+    return Source(kind="common_prefix", address=f"{found.address}/", destination=destination, inventory=listed)
 
 
 def _status(call: Call[Any, Any], repo: Repository, task: Task) -> wire.ImportStatus:
