@@ -178,7 +178,7 @@ def test_a_port_that_is_taken_is_said_so(server: Server, tmp_path: Path) -> None
 def test_what_it_cannot_start_with_is_said_in_a_line(settings: dict[str, str], said: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "esker.server"],
-        env={**os.environ, **settings},
+        env={**os.environ, "ESKER_PORT": str(services.free_port()), **settings},
         capture_output=True,
         text=True,
         timeout=60,
@@ -194,6 +194,7 @@ def test_another_secret_key_is_refused_and_users_can_be_forgotten(tmp_path: Path
         first = running.key
         running.stop()
     environment = {**os.environ, "ESKER_LAKE": (tmp_path / "lake").as_uri(), "ESKER_SECRET_KEY": "another key " * 5}
+    environment["ESKER_PORT"] = str(services.free_port())
     command = [sys.executable, "-m", "esker.server"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1

@@ -1,6 +1,7 @@
 """A repository's metadata as DataFrames, against what the engine says by itself."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,6 +123,18 @@ def test_a_diff_has_both_sides(spark: SparkSession, lake: esker.Lake, repo: eske
     assert rows(esker.spark.diff(spark, repo.name, "main", "main@", lake=lake)) == []
     below = esker.spark.diff(spark, repo.name, "v1", "main", prefix="t/4", lake=lake)
     assert [(row["was_size"], row["size"]) for row in rows(below)] == [(4, 9)]
+
+
+def test_a_session_made_of_one_that_knew_a_lake_reads_any(
+    spark: SparkSession, lake: esker.Lake, repo: esker.Repo, tmp_path: Path
+) -> None:
+    esker.spark.register(spark, lake)
+    made = spark.newSession()
+    with esker.open_lake(tmp_path.as_uri()) as another:
+        another.create_repository(repo.name).branch("main").put("only here", b"")
+        for _ in range(2):
+            assert esker.spark.entries(made, repo.name, lake=lake).count() == len(listed(repo, "main"))
+            assert [row["path"] for row in rows(esker.spark.entries(made, repo.name, lake=another))] == ["only here"]
 
 
 def test_history_refs_and_layers_are_tables(spark: SparkSession, lake: esker.Lake, repo: esker.Repo) -> None:

@@ -114,5 +114,4 @@ def register(spark: "SparkSession", lake: Opened | str | None = None) -> None:
 def _frame(spark: "SparkSession", lake: Opened | str | None, **options: str) -> "DataFrame":
     from esker.spark import source
 
-    register(spark, lake)
-    return spark.read.format(source.NAME).options(**options).load()
+    return spark.read.format(source.registered(spark, lake)).options(**options).load()

@@ -42,10 +42,11 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 class Source(DataSource):
     lake: ClassVar[Where]
     pushes: ClassVar[bool]
+    called: ClassVar[str] = NAME
 
     @classmethod
     def name(cls) -> str:
-        return NAME
+        return cls.called
 
     def schema(self) -> StructType:
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -84,10 +85,22 @@ class PushingReader(Reader):
 
 def register(spark: "SparkSession", lake: lakes.Opened | str | None = None) -> None:
     """Have the session know `format("esker")`, on this lake or its own."""
+    spark.dataSource.register(_source(spark, lake))
+
+
+def registered(spark: "SparkSession", lake: lakes.Opened | str | None) -> str:
+    """The name of a format that is on this lake, or the session's own, from now on. It is this session's alone: what
+    others registered before it was made can be neither replaced nor found in it."""
+    made = _source(spark, lake)
+    made.called = f"{NAME}-{spark._jsparkSession.sessionUUID()}"
+    spark.dataSource.register(made)
+    return made.called
+
+
+def _source(spark: "SparkSession", lake: lakes.Opened | str | None) -> type[Source]:
+    """A class made here travels whole, as a class of a module would not: with it, the lake."""
     pushes = spark.conf.get(_PUSHDOWN, "false") == "true"
-    told = {"lake": lakes.where(spark, lake), "pushes": pushes}
-    # A class made here travels whole, as a class of a module would not: with it, the lake.
-    spark.dataSource.register(type("Source", (Source,), told))
+    return type("Source", (Source,), {"lake": lakes.where(spark, lake), "pushes": pushes})
 
 
 def _bounds(one: Filter) -> tuple[str, str | None]:
