@@ -39,6 +39,10 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 """Where it is off, Spark refuses to read a source that could push filters down."""
 
 
+_told: dict[str, tuple[Where, bool]] = {}
+"""What the formats of this process's sessions were last told."""
+
+
 class Source(DataSource):
     lake: ClassVar[Where]
     pushes: ClassVar[bool]
@@ -93,7 +97,9 @@ def registered(spark: "SparkSession", lake: lakes.Opened | str | None) -> str:
     others registered before it was made can be neither replaced nor found in it."""
     made = _source(spark, lake)
     made.called = f"{NAME}-{spark._jsparkSession.sessionUUID()}"
-    spark.dataSource.register(made)
+    if _told.get(made.called) != (made.lake, made.pushes):  # Spark warns of what takes another's place
+        spark.dataSource.register(made)
+        _told[made.called] = made.lake, made.pushes
     return made.called
 
 
