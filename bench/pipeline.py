@@ -47,17 +47,16 @@ NAME: Final = "bench"
 def main() -> int:
     """How many promises were missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the objects")
+    parser.add_argument("--quick", action="store_true", help="fewer objects, and no peaks of memory")
     parser.add_argument("--peak", nargs=2, metavar=("WORK", "DIRECTORY"), help=argparse.SUPPRESS)
     told = parser.parse_args()
     if told.peak:
         print(WORKS[told.peak[0]](Path(told.peak[1])))
         return 0
-    marked, imported, few, many = (100_000, 50_000, 100_000, 500_000)
-    if not told.quick:
-        marked, imported, few, many = 3_000_000, 1_000_000, 100_000, 5_000_000
+    marked, imported = (100_000, 50_000) if told.quick else (3_000_000, 1_000_000)
     report = Report()
-    bench_memory(report, few, many)  # before this process has a session of its own
+    if not told.quick:  # each peak is of a process with a Spark of its own; and before this one has a session
+        bench_memory(report, 100_000, 5_000_000)
     spark = session()
     try:
         bench_mark(report, spark, marked, quick=told.quick)
