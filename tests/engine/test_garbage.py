@@ -421,6 +421,26 @@ def test_a_place_is_collected_by_one_repository_until_its_records_are_restored_i
         assert lake.repository("again").ref("main").get("a") == b"x"
 
 
+def test_from_a_restore_on_the_place_is_not_collected_by_the_old_records(tmp_path: Path) -> None:
+    """Not even if they never collected it, and the new ones did not either."""
+    lake_url, place = f"{tmp_path.as_uri()}/lake", f"{tmp_path.as_uri()}/place"
+    with (
+        esker.open_lake(lake_url, kv=sqlite_url(tmp_path / "old.db")) as old,
+        esker.open_lake(lake_url, kv=sqlite_url(tmp_path / "new.db")) as new,
+    ):
+        first = old.create_repository("repo", namespace=place)
+        made = dumps.dump(first.engine, first.record)
+        dumps.restore(new.engine, dumps.create_bare(new.engine, "repo", place), dumps.dump_of(made))
+        again = new.repository("repo")
+        again.branch("main").put("a", b"x")
+        for _ in range(2):
+            with pytest.raises(ForbiddenError, match="another repository"):
+                first.collect_garbage(grace_s=-1)
+        for _ in range(2):
+            again.collect_garbage(grace_s=-1)
+        assert again.ref("main").get("a") == b"x"
+
+
 class Suspended(Clock):
     """Of a machine that sleeps for a while, when it next draws an id."""
 

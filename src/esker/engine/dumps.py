@@ -31,7 +31,7 @@ DUMPS: Final = "_esker/dumps/"
 """Below a repository's namespace. No garbage collection looks there."""
 
 COLLECTED: Final = "_esker/gc/last.json"
-"""What garbage collections go by to know whose place it is: the records that are restored take it over."""
+"""What garbage collections go by to know whose place it is, a `Last`: records that are restored take it over."""
 
 _CUTTING: Final = f"{DUMPS}cutting.json"
 """How the dumped repository cut its trees: one that goes on where it ended has to cut alike."""
@@ -43,6 +43,15 @@ _BATCH: Final = 1000
 _COMMITS: Final = pa.schema([("id", pa.string()), ("record", pa.binary())])
 _TAGS: Final = pa.schema([("name", pa.string()), ("commit", pa.string())])
 _BRANCHES: Final = pa.schema([("name", pa.string()), ("commit", pa.string()), ("hidden", pa.bool_())])
+
+
+class Last(msgspec.Struct, frozen=True, kw_only=True):
+    """By which records the place was last collected: how far its default branch was."""
+
+    uid: str
+    born: str = ""
+    """Empty, of records that were restored and did not collect yet."""
+    seq: int = 0
 
 
 class Dump(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +135,7 @@ def _restore(lake: Lake, repo: Repository, asked: Dump) -> None:
         raise InvalidError(
             Kind.INVALID_ARGUMENT, f"{repo.name!r} has refs of its own: restore into a repository that was created bare"
         )
-    blobs.delete([COLLECTED])  # from here on the place is collected by these records
+    blobs.put(COLLECTED, msgspec.json.encode(Last(uid=repo.uid)))  # from here on, others that collect it are refused
     commits.put_records(lake.kv, repo.uid, records)
     for name, commit in named.items():
         if name not in tagged:

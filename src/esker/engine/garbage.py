@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from esker import activity
 from esker.engine import jobs, metrics, protection, releases, retention, steps, tasks
-from esker.engine.dumps import COLLECTED
+from esker.engine.dumps import COLLECTED, Last
 from esker.engine.lake import Lake
 from esker.engine.steps import COMMITS, METADATA, NOTES, Compared, Here, InTurn, Piece, Plan, Runner, Stores
 from esker.engine.tasks import Task, Work
@@ -105,14 +105,6 @@ class Report(msgspec.Struct, kw_only=True):
         for prefix, (files, size) in by_prefix.items():
             told |= {f"deleted {prefix}": files, f"deleted_bytes {prefix}": size}
         return {name: int(value) for name, value in told.items() if value is not None}
-
-
-class Last(msgspec.Struct, frozen=True, kw_only=True):
-    """By which records the place was last collected: how far its default branch was."""
-
-    uid: str
-    born: str
-    seq: int
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
