@@ -38,6 +38,7 @@ def lived(setup: Setup) -> Setup:
     commit.commit(lake, repo, "main", "second")
     merge.merge(lake, repo, "dev", "main", message="merged")
     tags.create(lake.kv, repo.uid, "v1", head(lake, repo))
+    jobs.start(lake, repo, "main", job_id="job-1")
     put(lake, repo, "main", "staged/1", "staged/2")
     stashes.stash(lake, repo, "main", "aside")
     put(lake, repo, "main", "low")
@@ -48,7 +49,6 @@ def lived(setup: Setup) -> Setup:
     branches.create(lake, repo, "folded", "main")
     put(lake, repo, "folded", "more", "most")
     compaction.compact(lake, repo, "folded", Compaction.MAJOR, force=True)
-    jobs.start(lake, repo, "main", job_id="job-1")
     return setup
 
 
