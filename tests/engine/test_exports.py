@@ -14,7 +14,7 @@ import esker
 from esker.engine import exports, garbage, repositories, tasks
 from esker.engine.exports import OWN, SUCCESS, Manifest
 from esker.engine.tasks import TaskState
-from esker.errors import ConflictError, EskerError, InvalidError, Kind, NotFoundError
+from esker.errors import ConflictError, ContentionError, EskerError, InvalidError, Kind, NotFoundError
 from esker.model import Entry
 from esker.stores.open_blobs import open_blobs
 from esker.tree.cutting import Cutting
@@ -161,6 +161,22 @@ def test_one_that_is_told_to_stop_leaves_no_mark(repo: esker.Repo, place: Path) 
         exports.export(repo.engine, repo.record, task, progress=stop)
     assert caught.value.kind is Kind.TASK_CANCELLED
     assert not (place / SUCCESS).exists()
+
+
+def test_of_two_to_one_place_the_later_goes_on_and_its_mark_is_true(repo: esker.Repo, place: Path) -> None:
+    before = put(repo, FILES)
+    put(repo, {path: b"new" + text for path, text in FILES.items()}, ("t/3/003",))
+    task = exports.start(repo.engine, repo.record, before, place.as_uri())
+    made: list[Manifest] = []
+
+    def begin_another(objects: int, _: int) -> None:
+        if objects > 50 and not made:
+            made.append(export(repo, "main", place))
+
+    with pytest.raises(ContentionError, match="began later"):
+        exports.export(repo.engine, repo.record, task, progress=begin_another)
+    assert json.loads((place / SUCCESS).read_text())["commit"] == made[0].commit
+    assert there(place).items() >= shown(repo, "main").items()
 
 
 def test_only_what_is_below_a_prefix_goes_under_its_whole_path(repo: esker.Repo, place: Path) -> None:

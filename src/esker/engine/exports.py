@@ -1,13 +1,14 @@
 """Exports: the objects of a commit, or those that changed since another, copied under their paths to a plain place.
 
     1. plan    the commit's paths, or what leads to it from the other, in parts
-    2. unmark  the place: from here on it is neither what it was nor what it will be
+    2. unmark  the place, and claim it: from here on it is neither what it was nor what it will be
     3. copy    each part: objects, several at a time, and delete what was removed; then note that the part is done
     4. mark    the place, with a manifest that names the notes of all parts
 
 Whoever reads the place waits for the mark. An export that failed, was cancelled or killed is asked for again: of parts
 that are done, only what is not there with its size is copied once more. So is one that was done. The bytes go as they
-are, with no more than their paths: a plain place has no types, metadata or history.
+are, with no more than their paths: a plain place has no types, metadata or history. Of two exports to one place,
+the one that began later goes on; the other finds the claim to be another's about a second later, and marks nothing.
 
 The steps are functions of what they are given, as those of `engine.garbage`: done here, or by Spark's executors.
 """
@@ -30,7 +31,7 @@ from esker.engine.lake import Lake
 from esker.engine.refs import commit_of
 from esker.engine.steps import Here, InTurn, Runner, Stores
 from esker.engine.tasks import BEAT_S, Task, Work
-from esker.errors import CorruptError, InvalidError, Kind, NotFoundError
+from esker.errors import ContentionError, CorruptError, InvalidError, Kind, NotFoundError
 from esker.model import CommitID, FileName, Repository
 from esker.stores.blob import BlobInfo, BlobStore, check_name
 from esker.stores.open_blobs import split_url
@@ -45,6 +46,9 @@ OWN: Final = "_esker_export/"
 
 SUCCESS: Final = f"{OWN}_SUCCESS"
 """The manifest, in JSON."""
+
+_CLAIM: Final = f"{OWN}_TASK"
+"""The id of the task that was the last to begin here."""
 
 _RANGES: Final = 1
 """Of a part: some thousand objects, after which it need not be done again."""
@@ -107,6 +111,7 @@ class Job:
     """The URL of the place, without a slash at its end."""
     notes: str
     """Where parts are noted, below the place."""
+    task: str
     threads: int
 
 
@@ -165,10 +170,11 @@ def export(
         trees = [None if name is None else lake.commits(repo).get(name).tree for name in (told.commit, told.since)]
         assert trees[0] is not None
         notes = f"{OWN}{_key(repo, told)}/"
-        job = Job(trees[0], trees[1], told.prefix, told.target, notes, lake.settings.threads)
+        job = Job(trees[0], trees[1], told.prefix, told.target, notes, task.id, lake.settings.threads)
         place = stores.store(job.target)
+        place.put(_CLAIM, task.id.encode())
         place.delete([SUCCESS])
-        place.delete([info.name for info in place.list(OWN) if not info.name.startswith(notes)])
+        place.delete([info.name for info in place.list(OWN) if not info.name.startswith((notes, _CLAIM))])
         step = partial(copy_part, stores, job, totals or _Teller(work, progress))
         beat = partial(_beat, work, progress, totals) if totals else work.beat
         done = [*(run or InTurn())(step, _parts(lake, repo, job), beat)]
@@ -187,6 +193,7 @@ def export(
             finished_ms=lake.world.now_ms(),
         )
         work.check()
+        _check_claim(place, job)
         place.put(SUCCESS, msgspec.json.format(msgspec.json.encode(manifest)))
         work.summary = {
             name: getattr(manifest, name) for name in ("commit", "objects", "bytes", "copied", "deleted")
@@ -231,6 +238,14 @@ def _parts(lake: Lake, repo: Repository, job: Job) -> list[Part]:
     return [Part(number, *ends) for number, ends in enumerate(found)]
 
 
+def _check_claim(place: BlobStore, job: Job) -> None:
+    """ContentionError if another export has begun in the place since."""
+    claim = place.get(_CLAIM)
+    if claim != job.task.encode():
+        other = f"task {claim.decode(errors='replace')[:60]}" if claim else "another"
+        raise ContentionError(Kind.CONTENTION, f"{other} exports to {job.target} too, and began later: it goes on")
+
+
 def copy_part(stores: Stores, job: Job, tell: Tell, part: Part) -> Copied:
     """Put the objects of a part in their place, and note that. InvalidError names a path that no file can have."""
     rows, note = _rows(stores, job, part)
@@ -243,15 +258,22 @@ def copy_part(stores: Stores, job: Job, tell: Tell, part: Part) -> Copied:
     gone = rows.filter(rows["gone"])["path"].to_pylist()
     kept = rows.filter(pc.invert(rows["gone"]))
     wanted = kept.filter(pa.array([there.get(path) != size for path, size in _pairs(kept)], pa.bool_()))
-    place.delete(gone)
     copies = [partial(_copy, stores, job.target, *row) for row in zip(*wanted.drop(["gone"]).columns, strict=True)]
     size = pc.sum(kept["size"]).as_py() or 0
-    tell(kept.num_rows - len(copies), size - (pc.sum(wanted["size"]).as_py() or 0))
-    _all(copies, job.threads, tell)
+    told = partial(_told, tell, place, job)
+    told(kept.num_rows - len(copies), size - (pc.sum(wanted["size"]).as_py() or 0))
+    place.delete(gone)
+    _all(copies, job.threads, told)
     sink = pa.BufferOutputStream()
     pq.write_table(note, sink, compression="zstd")
     place.put(name, memoryview(sink.getvalue()))
     return Copied(name, kept.num_rows, size, len(copies), len(gone))
+
+
+def _told(tell: Tell, place: BlobStore, job: Job, objects: int, size: int) -> None:
+    """Tell, and look whether the place is ours still."""
+    tell(objects, size)
+    _check_claim(place, job)
 
 
 def _rows(stores: Stores, job: Job, part: Part) -> tuple[pa.Table, pa.Table]:
