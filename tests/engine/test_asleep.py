@@ -23,7 +23,7 @@ from esker.engine.lake import Lake
 from esker.engine.policy import Compaction
 from esker.errors import ContentionError
 from esker.model import Repository
-from esker.settings import Settings
+from esker.settings import DEFAULTS, Settings
 from esker.stores.blob_memory import MemoryBlobs
 from esker.stores.kv_memory import MemoryKV
 from esker.streams.entries import as_changes, table_of
@@ -33,10 +33,10 @@ from tests.engine.lakes import Clock, Setup, entry, new_setup, put, shown
 NIGHT_S: Final = garbage.GRACE_S + 1
 
 
-def lived_in() -> tuple[Setup, Clock]:
+def lived_in(settings: Settings = DEFAULTS) -> tuple[Setup, Clock]:
     """Branches that have gone their own ways, with staged tables, a compacted tree below, and a stash."""
     clock = Clock()
-    setup = new_setup(MemoryKV(), MemoryBlobs(clock), Settings(), clock)
+    setup = new_setup(MemoryKV(), MemoryBlobs(clock), settings, clock)
     lake, repo = setup.lake, setup.repo
     put(lake, repo, "main", "a", "b", "p/1")
     commit.commit(lake, repo, "main", "base")
@@ -124,6 +124,42 @@ def test_bytes_that_took_days_to_store_are_not_staged() -> None:
     with pytest.raises(ContentionError):
         objects.put(setup.lake, setup.repo, "main", "slow", slow())
     assert "slow" not in shown(setup.lake, setup.repo, "main")
+
+
+def test_bytes_that_were_stored_a_day_before_others_are_not_staged_with_them() -> None:
+    setup, clock = lived_in(Settings(threads=1))
+
+    def slow() -> Iterator[bytes]:
+        clock.ms += int(NIGHT_S * 1000 / 6)
+        yield b"x"
+
+    with pytest.raises(ContentionError):
+        objects.put_many(setup.lake, setup.repo, "main", {f"n/{number}": slow() for number in range(9)})
+    assert not {path for path in shown(setup.lake, setup.repo, "main") if path.startswith("n/")}
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda lake, repo: objects.put(lake, repo, "side", "late", [b"x"]),
+        lambda lake, repo: objects.copy(lake, repo, "side", "source", "side", "late"),
+    ],
+)
+def test_bytes_are_not_staged_a_day_after_they_were_stored(verb: Callable[[Lake, Repository], object]) -> None:
+    setup, clock = lived_in()
+    lake, repo = setup.lake, setup.repo
+    objects.put(lake, repo, "side", "source", [b"x"])
+    commit.commit(lake, repo, "side", "nothing is staged, so a write has to open the branch")
+    real, woken = lake.branches(repo).update, setup.again()
+
+    def sleep(name: str, change: Callable[..., Any]) -> Any:
+        clock.ms += int(NIGHT_S * 1000)
+        return real(name, change)
+
+    woken.branches(repo).update = sleep  # type: ignore[method-assign]
+    with pytest.raises(ContentionError):
+        verb(woken, repo)
+    assert "late" not in shown(setup.again(), repo, "side")
 
 
 def test_a_merge_that_waits_for_days_to_be_checked_does_not_land() -> None:

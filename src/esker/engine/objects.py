@@ -34,13 +34,16 @@ def put(
     metadata: Mapping[str, str] = NO_METADATA,
     if_absent: bool = False,
 ) -> Entry:
-    """Store bytes and stage them at `path`, at constant memory: the entry."""
+    """Store bytes and stage them at `path`, at constant memory: the entry. ContentionError if that took so long that
+    what was stored may be gone."""
     entries.check_path(path)
     record = lake.branches(repo).get(branch)  # before anything is uploaded
     if if_absent and present(lake, repo, record, path):
         raise layers.already_there(repo, branch, path)
-    entry = _store(lake, repo, path, chunks, content_type, metadata)
-    entries.put(lake, repo, branch, entry, if_absent=if_absent)
+    with since(lake.world.now_ms()):
+        entry = _store(lake, repo, path, chunks, content_type, metadata)
+        check_age(lake.world.now_ms())
+        entries.put(lake, repo, branch, entry, if_absent=if_absent)
     return entry
 
 
@@ -50,9 +53,11 @@ def put_many(lake: Lake, repo: Repository, branch: str, new: Mapping[str, Iterab
     for path in new:
         entries.check_path(path)
     lake.branches(repo).get(branch)  # before anything is uploaded
-    with ThreadPoolExecutor(lake.settings.threads) as pool:
-        stored = list(pool.map(lambda path: _store(lake, repo, path, new[path]), new))
-    entries.write_many(lake, repo, branch, stored)
+    with since(lake.world.now_ms()):
+        with ThreadPoolExecutor(lake.settings.threads) as pool:
+            stored = list(pool.map(lambda path: _store(lake, repo, path, new[path]), new))
+        check_age(lake.world.now_ms())
+        entries.write_many(lake, repo, branch, stored)
     return stored
 
 
@@ -64,12 +69,10 @@ def _store(
     content_type: str = "",
     metadata: Mapping[str, str] = NO_METADATA,
 ) -> Entry:
-    """Store bytes, which nothing names yet. ContentionError if that took too long for them to be named."""
+    """Store bytes, which nothing names yet."""
     address = fresh_address(lake)
     md5 = hashlib.md5(usedforsecurity=False)
-    with since(lake.world.now_ms()):
-        size = lake.blobs(repo).put_stream(address, hashed(lake, chunks, md5.update))
-        check_age(lake.world.now_ms())
+    size = lake.blobs(repo).put_stream(address, hashed(lake, chunks, md5.update))
     return Entry(
         path=path,
         address=address,
@@ -118,17 +121,17 @@ def copy(lake: Lake, repo: Repository, ref: str, path: str, branch: str, target:
     with since(lake.world.now_ms()):
         if blobs is not own or not own.copy(name, address):
             own.put_stream(address, read(lake, repo, source))
+        entry = Entry(
+            path=target,
+            address=address,
+            size=source.size,
+            checksum=source.checksum,
+            mtime_ms=lake.world.now_ms(),
+            content_type=source.content_type,
+            metadata=source.metadata,
+        )
         check_age(lake.world.now_ms())
-    entry = Entry(
-        path=target,
-        address=address,
-        size=source.size,
-        checksum=source.checksum,
-        mtime_ms=lake.world.now_ms(),
-        content_type=source.content_type,
-        metadata=source.metadata,
-    )
-    entries.put(lake, repo, branch, entry)
+        entries.put(lake, repo, branch, entry)
     return entry
 
 
