@@ -226,6 +226,16 @@ def since(begun_ms: int) -> Iterator[None]:
         _since.reset(outside)
 
 
+@contextmanager
+def anew() -> Iterator[None]:
+    """What is done inside begins only now: it uses nothing that was written before."""
+    outside = _since.set(None)
+    try:
+        yield
+    finally:
+        _since.reset(outside)
+
+
 def began_ms(at_most_ms: int) -> int:
     """When what this context is doing began; at the latest, then."""
     begun_ms = _since.get()

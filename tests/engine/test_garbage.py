@@ -300,6 +300,22 @@ def test_one_that_is_told_to_stop_deletes_nothing() -> None:
     assert worn.collect().deleted > 0
 
 
+def test_one_may_take_days() -> None:
+    worn = Worn()
+    dead = worn.put("a/1")
+    reset.reset(worn.lake, worn.repo, "main")
+    kept = worn.put("a/2")
+
+    def slow(what: str, _: int) -> None:
+        if what == "listed":
+            worn.wait(DAY_S + 1)
+
+    worn.wait(GRACE_S + 1)
+    for _ in range(2):
+        garbage.collect(worn.lake, worn.repo, grace_s=GRACE_S, progress=slow)
+    assert (worn.there(dead), worn.there(kept)) == (False, True)
+
+
 @pytest.mark.parametrize("buckets", [1, 7])
 def test_many_buckets_delete_what_one_does(buckets: int) -> None:
     class Several(steps.InTurn):

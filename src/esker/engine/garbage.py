@@ -25,6 +25,7 @@ the same code, so both delete the same. What is left to this process grows with 
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -428,13 +429,11 @@ def release(lake: Lake, repo: Repository, now_ms: int) -> None:
 
 @activity.step("touch")
 def touch(lake: Lake, repo: Repository) -> None:
-    """Change every branch's record without changing what it shows."""
+    """Change every branch's record without changing what it shows: however long ago the collection began."""
     branches = lake.branches(repo)
     for name, _ in list(branches.page("", _BATCH)):
-        try:
+        with activity.anew(), suppress(NotFoundError):  # deleted since
             branches.update(name, lambda record: record.rotated(branches.fresh_token()).touched())
-        except NotFoundError:
-            continue  # deleted since
 
 
 @activity.step("reach")
