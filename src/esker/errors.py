@@ -78,6 +78,7 @@ class Kind(StrEnum):
     TASK_CANCELLED = "task-cancelled"
     RELEASED = "released"
     OTHER_RECORDS = "other-records"
+    JOB_PUBLISHED = "job-published"
 
 
 class EskerError(Exception):

@@ -58,10 +58,21 @@ def test_blobs_of_a_job_are_uploaded_by_urls_that_are_asked_for_together(server:
         sent = server.ask("PUT", url.removeprefix(server.url), body=DATA, login=False)
         assert sent.status == 200, sent
         entries.append({"path": name, "address": job["data"] + name, "size": 4, "checksum": "c", "mtime_ms": 0})
-    assert _publish(server, repo, job, *entries).status == 200
-    assert {server.get(repo, name).body for name in names} == {DATA}
     for bad in ([".hidden"], ["a/b"], ["x"] * 1001):
         assert server.ask("POST", uploads, body={"names": bad}).status == 400, bad
+    assert _publish(server, repo, job, *entries).status == 200
+    assert {server.get(repo, name).body for name in names} == {DATA}
+
+
+def test_no_url_is_signed_for_what_is_published_or_ended(server: Live, repo: str) -> None:
+    """The store's own would replace the bytes of an object that everybody sees."""
+    job, other = _start(server, repo), _start(server, repo)
+    entry = {"path": "a", **_upload(server, job, "a")}
+    assert _publish(server, repo, job, entry).status == 200
+    assert server.ask("POST", f"/repositories/{repo}/jobs/{other['id']}/abort").status == 200
+    for ended, kind in ((job, "job-published"), (other, "job-aborted")):
+        refused = server.ask("POST", f"/repositories/{repo}/jobs/{ended['id']}/uploads", body={"names": ["a"]})
+        assert (refused.status, refused.json["kind"]) == (409, kind)
 
 
 def test_bytes_written_to_the_physical_prefix_are_a_jobs_too(server: Live, repo: str) -> None:

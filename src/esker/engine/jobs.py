@@ -124,6 +124,14 @@ def get(lake: Lake, repo: Repository, job_id: str) -> Job:
     return _read(lake, repo, job_id)[0]
 
 
+def writing(lake: Lake, repo: Repository, job_id: str) -> Job:
+    """The record of a job that may write blobs. ConflictError if it has ended: what it wrote may be published."""
+    job = _running(repo, get(lake, repo, job_id))
+    if job.state is JobState.PUBLISHED:
+        raise ConflictError(Kind.JOB_PUBLISHED, f"job {job_id!r} of {repo.name!r} is published: start another")
+    return job
+
+
 def every(lake: Lake, repo: Repository, *, after: str = "") -> Iterator[Job]:
     """All jobs that are known behind `after`, in order of id."""
     start = after.encode(errors="replace") + b"\0" if after else b""

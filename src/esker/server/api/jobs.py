@@ -72,7 +72,7 @@ def abort_job(call: Call[NoQuery, None]) -> wire.Job:
 def sign_uploads(call: Call[NoQuery, wire.JobBlobs]) -> wire.JobUploads:
     """URLs to upload blobs of a job to, in the order of their names: the store's own, where it has them."""
     repo, names = call.writable_repo(), call.body.names
-    job = jobs.get(call.lake, repo, call.path["job"])
+    job = jobs.writing(call.lake, repo, call.path["job"])
     if len(names) > UPLOADS_MAX:
         raise InvalidError(Kind.INVALID_ARGUMENT, f"at most {UPLOADS_MAX} URLs at once, not {len(names)}")
     for name in names:
@@ -210,6 +210,7 @@ OPERATIONS = [
         need=Need.WRITE,
         handler=sign_uploads,
         ours=True,
+        statuses=(409,),
     ),
     Operation(
         id="commitJobTask",
