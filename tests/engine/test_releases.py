@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from esker.engine import branches, garbage, merge, refs, releases, retention
+from esker.engine import branches, fsck, garbage, merge, refs, releases, retention
 from esker.engine.retention import Retention
 from esker.errors import EskerError, Kind
 from esker.model import CommitID
@@ -128,3 +128,25 @@ def test_a_dry_run_lets_go_of_nothing() -> None:
     worn.collect_all()
     assert garbage.reach(worn.lake, worn.repo, worn.clock.ms).commits >= {head(worn.lake, worn.repo, "x")}
     assert worn.files() == worn.reachable()
+
+
+def test_what_was_let_go_of_is_no_damage_and_hides_none() -> None:
+    worn = Worn()
+    for number in range(20):
+        worn.put(f"a/{number:02}")
+    worn.commit()
+    worn.put("b")
+    worn.commit()
+    retention.set_rules(worn.lake, worn.repo, Retention(default_days=0))
+    worn.collect()
+    ranges = {name for name in worn.reachable() if name.startswith("_esker/ranges/")}
+    assert len(ranges) > 5
+    for name in ranges:  # most of which the former commit has, too
+        data = worn.blobs.get(name)
+        assert data is not None
+        worn.blobs.delete([name])
+        assert [found.what for found in fsck.check(worn.setup.again(), worn.repo)] == ["range"]
+        worn.blobs.put(name, data)
+    worn.collect_all()
+    assert worn.files() == worn.reachable()
+    assert list(fsck.check(worn.setup.again(), worn.repo)) == []

@@ -3,7 +3,8 @@
     1. refs      every branch and tag can be read, and names a commit; there is the default branch
     2. commits   all that they descend from are there, under the digest of their bytes, a generation above their parents
     3. trees     the file of each, and each range that no parent's tree has: there, undamaged, of the digest, bounds,
-                 counts and order that is said of it; with `deep`, cut where it should be
+                 counts and order that is said of it; with `deep`, cut where it should be. Not of commits that retention
+                 rules have let go of: theirs may be gone, and tell nothing of others
     4. staging   of each branch and stash: tables and filters, as files are; staged records; guards that say what the
                  branch's record says; a token that is not dirty holds nothing; the compacted tree
     5. jobs      their records
@@ -19,14 +20,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esker.engine import jobs
+from esker.engine import jobs, releases
 from esker.engine.lake import Lake
 from esker.engine.repositories import cutting_of
 from esker.errors import CorruptError, InvalidError, Kind, NotFoundError
@@ -75,6 +76,12 @@ def check(
     """All that is wrong. `advance` is called for each thing that was looked at. UnavailableError if a store does not
     answer: then nothing is known."""
     return _Check(lake, repo, deep, advance).run(blobs=blobs)
+
+
+class _Met(NamedTuple):
+    commit: Commit
+    kept: bool
+    """Whether its tree is, and is checked."""
 
 
 class _Check:
@@ -149,25 +156,27 @@ class _Check:
     def _history(self, roots: dict[CommitID, str]) -> Iterator[Finding]:
         """Everything that the roots descend from, children first."""
         frontier: list[tuple[int, CommitID]] = []
-        waiting: dict[CommitID, Commit] = {}
+        waiting: dict[CommitID, _Met] = {}
         lost: set[CommitID] = set()
 
         def meet(name: CommitID, why: str) -> Iterator[Finding]:
             if name in waiting or name in lost:
                 return
             try:
-                waiting[name] = commits.get(self._lake.kv, self._repo.uid, name)
+                commit = commits.get(self._lake.kv, self._repo.uid, name)
             except (CorruptError, NotFoundError) as error:
                 lost.add(name)
                 yield Finding("commit", name, f"{error.message}, and {why} needs it")
             else:
-                heapq.heappush(frontier, (-waiting[name].generation, name))
+                kept = name in roots or not releases.noted(self._lake, self._repo, name)
+                waiting[name] = _Met(commit, kept)
+                heapq.heappush(frontier, (-commit.generation, name))
 
         for name, why in roots.items():
             yield from meet(name, why)
         while frontier:
             _, name = heapq.heappop(frontier)
-            commit = waiting.pop(name)
+            commit, kept = waiting.pop(name)
             self._advance()
             parents = []
             for parent in commit.parents:
@@ -175,10 +184,12 @@ class _Check:
                 if parent in waiting:
                     parents.append(waiting[parent])
             if len(parents) == len(commit.parents):
-                expected = 1 + max((parent.generation for parent in parents), default=0)
+                expected = 1 + max((parent.commit.generation for parent in parents), default=0)
                 if commit.generation != expected:
                     yield Finding("commit", name, f"its generation is {commit.generation}, and not {expected}")
-            yield from self._tree(f"commit {name[:12]}", commit.tree, [parent.tree for parent in parents])
+            if kept:
+                known = [parent.commit.tree for parent in parents if parent.kept]
+                yield from self._tree(f"commit {name[:12]}", commit.tree, known)
 
     # 3. trees
 

@@ -25,10 +25,15 @@ def every(lake: Lake, repo: Repository) -> Iterator[CommitID]:
         yield CommitID(item.key.decode())
 
 
+def noted(lake: Lake, repo: Repository, commit: CommitID) -> bool:
+    """Whether it was let go of."""
+    return lake.kv.get(partition(repo), commit.encode()) is not None
+
+
 def check(lake: Lake, repo: Repository, *commits: CommitID) -> None:
     """NotFoundError if one of these was let go of."""
     for name in commits:
-        if lake.kv.get(partition(repo), name.encode()) is not None:
+        if noted(lake, repo, name):
             raise NotFoundError(
                 Kind.RELEASED,
                 f"the retention rules of {repo.name!r} have let go of commit {name[:12]}: its record is kept, and the "
