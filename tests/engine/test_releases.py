@@ -77,6 +77,33 @@ def test_no_name_stays_on_what_was_let_go_of_while_it_was_given(what: str) -> No
     assert kind_of(lambda: refs.commit_of(worn.lake, worn.repo, "x")) is Kind.REF_NOT_FOUND
 
 
+def test_where_two_commits_parted_that_are_no_heads_any_more_may_be_gone_and_that_is_told() -> None:
+    worn = Worn()
+    worn.put("a/1")
+    base = worn.commit()
+    branches.create(worn.lake, worn.repo, "dev", "main")
+    for days in (10, 0):
+        for branch in ("main", "dev"):
+            worn.put(f"{branch}/{days}", branch)
+            worn.commit(branch)
+        worn.wait(days * DAY_S)
+    ours, theirs = head(worn.lake, worn.repo), head(worn.lake, worn.repo, "dev")
+    oldest = worn.lake.commits(worn.repo).get(ours).parents[0]
+    merge.merge(worn.lake, worn.repo, "dev", "main")
+    branches.delete(worn.lake, worn.repo, "dev")
+    retention.set_rules(worn.lake, worn.repo, Retention(default_days=5))
+    worn.collect_all()
+    lake, repo = worn.setup.again(), worn.repo
+    branches.create(lake, repo, "ours", ours)
+    branches.create(lake, repo, "theirs", theirs)
+    assert base in releases.every(lake, repo)
+    assert kind_of(lambda: merge.merge(lake, repo, "theirs", "ours")) is Kind.RELEASED
+    assert kind_of(lambda: merge.cherry_pick(lake, repo, "theirs", oldest)) is Kind.RELEASED
+    assert kind_of(lambda: merge.revert(lake, repo, "ours", oldest)) is Kind.RELEASED
+    assert kind_of(lambda: merge.revert(lake, repo, "ours", base)) is Kind.RELEASED
+    merge.cherry_pick(lake, repo, "ours", theirs)
+
+
 def test_long_lived_branches_are_merged_from_where_they_parted_long_ago() -> None:
     worn = Worn()
     worn.put("a/1")

@@ -70,8 +70,8 @@ def merge(
         lake.past(repo).merge_ahead(*sides(head)[1], strategy, memo, is_mine)
 
     def make(head: CommitID) -> CommitID:
-        built_on()
         base, trees = sides(head)
+        releases.check(lake, repo, source_id, base)  # the base is read, not built on: of use here, and no longer
         tree = _merged(lake, repo, trees, strategy, memo, f"merging {source!r} into {branch!r}")
         if not allow_empty and (base == source_id or (squash and digest_of(tree) == digest_of(commits.get(head).tree))):
             raise InvalidError(Kind.NO_CHANGES, f"nothing to merge: {branch!r} already has all of {source!r}")
@@ -107,10 +107,11 @@ def revert(
 ) -> CommitID:
     """Undo on `branch` what `ref` changed against its parent (of a merge: the `parent`-th, from 1): the new commit."""
     protection.check(lake, repo, branch, Action.COMMIT)
-    undone = lake.commits(repo).get(commit_of(lake, repo, ref))
+    undone_id = commit_of(lake, repo, ref)
+    undone = lake.commits(repo).get(undone_id)
     against = _parent(ref, undone, parent, missing=ConflictError)
     before = _tree(lake, repo, against)
-    built_on = partial(releases.check, lake, repo, *against)
+    built_on = partial(releases.check, lake, repo, undone_id, *against)
     memo = Memo()
 
     def sides(head: CommitID) -> _Sides:
@@ -152,8 +153,9 @@ def cherry_pick(
     protection.check(lake, repo, branch, Action.COMMIT)
     picked_id = commit_of(lake, repo, ref)
     picked = lake.commits(repo).get(picked_id)
-    before = _tree(lake, repo, _parent(ref, picked, parent, missing=InvalidError))
-    built_on = partial(releases.check, lake, repo, picked_id)
+    against = _parent(ref, picked, parent, missing=InvalidError)
+    before = _tree(lake, repo, against)
+    built_on = partial(releases.check, lake, repo, picked_id, *against)
     memo = Memo()
     origin = {"cherry-pick-origin": picked_id, "cherry-pick-committer": picked.committer}
 
