@@ -263,7 +263,7 @@ def test_it_leaves_a_task_and_no_files_of_its_own_but_its_note() -> None:
     (task,) = tasks.every(worn.lake, worn.repo)
     assert (task.kind, task.state, task.summary["dead"]) == ("gc", "done", found.dead)
     assert task.progress["listed"] == found.listed - 1, "commits are not listed as files are"
-    own = [info.name for info in worn.blobs.list("_esker/gc/") if info.name != dumps.COLLECTED]
+    own = [info.name for info in worn.blobs.list("_esker/gc/") if info.name not in (dumps.COLLECTED, dumps.RELEASED)]
     assert len(own) == 1
     worn.wait(GRACE_S + 1)
     worn.collect()

@@ -1,7 +1,8 @@
 """Dumps: all refs of a repository as files in its own place, and a repository made from them again.
 
     dump     tags and branches first, then commits: so every commit that a ref names is there
-    restore  into a repository that was created bare, where the dumped one lay: commits, then tags, then branches
+    restore  into a repository that was created bare, where the dumped one lay: commits, then tags, what collections
+             have let go of, then branches
 
 A dump has no objects, and none of what is staged: trees and objects lie where they are, and the refs that lead to them
 are what a lost key-value store takes away. A restore that broke off is simply done again: what is there already is what
@@ -16,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from esker.engine import protection, repositories, tasks
+from esker.engine import protection, releases, repositories, tasks
 from esker.engine.commit import NO_METADATA
 from esker.engine.lake import Lake
 from esker.engine.tasks import Task, TaskState
@@ -32,6 +33,9 @@ DUMPS: Final = "_esker/dumps/"
 
 COLLECTED: Final = "_esker/gc/last.json"
 """What garbage collections go by to know whose place it is, a `Last`: records that are restored take it over."""
+
+RELEASED: Final = "_esker/gc/released.json"
+"""The commits that collections have let go of: told by them, not by dumps, since an older dump needs the newest too."""
 
 _CUTTING: Final = f"{DUMPS}cutting.json"
 """How the dumped repository cut its trees: one that goes on where it ended has to cut alike."""
@@ -124,6 +128,7 @@ def _restore(lake: Lake, repo: Repository, asked: Dump) -> None:
     named = {check_tag(name): CommitID(commit) for name, commit in _read(blobs, "tags", _TAGS, asked.tags)}
     found = _read(blobs, "branches", _BRANCHES, asked.branches)
     heads = {check_branch(name): (CommitID(commit), bool(hidden)) for name, commit, hidden in found}
+    gone = _released(blobs)
     for commit in {*named.values(), *(commit for commit, _ in heads.values())}:
         if commit not in records:
             raise InvalidError(Kind.INVALID_ARGUMENT, f"these are files of different dumps: one lacks commit {commit}")
@@ -140,6 +145,7 @@ def _restore(lake: Lake, repo: Repository, asked: Dump) -> None:
     for name, commit in named.items():
         if name not in tagged:
             tags.create(lake.kv, repo.uid, name, commit)
+    releases.note(lake, repo, gone)
     for name, (commit, hidden) in heads.items():
         if name not in there:
             branches.create(name, commit, hidden=hidden)
@@ -185,6 +191,14 @@ def _read(blobs: BlobStore, kind: str, schema: pa.Schema, digest: str) -> list[t
     except pa.ArrowException as error:
         raise InvalidError(Kind.INVALID_ARGUMENT, f"{blobs.url}/{name} is no dump of {kind}: {error}") from None
     return [*zip(*(column.to_pylist() for column in table.columns), strict=True)]
+
+
+def _released(blobs: BlobStore) -> list[CommitID]:
+    blobs.drop_cached(RELEASED)
+    try:
+        return msgspec.json.decode(blobs.get(RELEASED) or b"[]", type=list[CommitID])
+    except msgspec.MsgspecError as error:
+        raise CorruptError(Kind.DAMAGED_FILE, f"{blobs.url}/{RELEASED} cannot be read: {error}") from None
 
 
 def _name(kind: str, digest: str) -> str:

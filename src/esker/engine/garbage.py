@@ -36,7 +36,7 @@ import pyarrow as pa
 
 from esker import activity
 from esker.engine import jobs, metrics, protection, releases, retention, steps, tasks
-from esker.engine.dumps import COLLECTED, Last
+from esker.engine.dumps import COLLECTED, RELEASED, Last
 from esker.engine.lake import Lake
 from esker.engine.steps import COMMITS, METADATA, NOTES, Compared, Here, InTurn, Piece, Plan, Runner, Stores
 from esker.engine.tasks import Task, Work
@@ -241,7 +241,7 @@ class _Collection:
         """Take away the files of this run, and of former ones that were killed."""
         blobs, now_ms = self._lake.blobs(self._repo), self._lake.world.now_ms()
         blobs.delete([info.name for info in blobs.list(self._where)])
-        kept = {COLLECTED, *_noted(self._lake, self._repo).files}
+        kept = {COLLECTED, RELEASED, *_noted(self._lake, self._repo).files}
         old_ms = now_ms - int(GRACE_S * 1000)
         blobs.delete([info.name for info in blobs.list(NOTES) if info.mtime_ms < old_ms and info.name not in kept])
 
@@ -422,9 +422,11 @@ def _partition(repo: Repository) -> str:
 
 @activity.step("release")
 def release(lake: Lake, repo: Repository, now_ms: int) -> None:
-    """Let go of what the rules let go of."""
+    """Let go of what the rules let go of, and tell the place of all that was, for a restore."""
     found = reach(lake, repo, now_ms)
-    releases.note(lake, repo, sorted(found.history - found.commits - found.released))
+    fresh = found.history - found.commits - found.released
+    releases.note(lake, repo, sorted(fresh))
+    lake.blobs(repo).put(RELEASED, msgspec.json.encode(sorted(found.released | fresh)))
 
 
 @activity.step("touch")
