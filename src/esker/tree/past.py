@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from esker.model import Digest, Entry, FileName, Table
 from esker.streams.entries import IDENTITY
@@ -19,7 +20,8 @@ from esker.tree.merge import Memo, Merged, Strategy
 from esker.tree.trees import Trees
 
 _FOUND_MAX: Final = 20_000
-"""Entries, of half a kilobyte or so, that are found again without looking."""
+"""Entries that are found again without looking. Half a kilobyte or so each, as none of them has metadata, which may be
+of any size."""
 
 
 class Past(Protocol):
@@ -75,11 +77,14 @@ class StoredPast:
         if self._found is None:
             return reading.get(self.trees, tree, path)
         found = self._found.get((tree, path))
-        if found is None and (found := reading.get(self.trees, tree, path)):
+        if found is None:
+            found = reading.get(self.trees, tree, path)
+            if found is None or found.metadata:
+                return found
             if len(self._found) >= _FOUND_MAX:
                 self._found.clear()
             self._found[tree, path] = found
-        return found
+        return replace(found, metadata={})  # it is for whoever asked to change
 
     def seek(self, tree: FileName, path: str) -> tuple[Sorted, int] | None:
         return reading.seek(self.trees, tree, path)
