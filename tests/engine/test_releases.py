@@ -1,6 +1,6 @@
 """What retention rules let go of: nothing is built on it, and nothing else depends on it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
@@ -10,7 +10,7 @@ from esker.errors import EskerError, Kind
 from esker.model import CommitID
 from esker.stores.kv import KVStore, Put, Version
 from esker.stores.kv_memory import MemoryKV
-from tests.engine.lakes import committed, head, history_of, kind_of
+from tests.engine.lakes import committed, head, history_of, kind_of, shown
 from tests.engine.worn import DAY_S, GRACE_S, Worn
 
 
@@ -75,6 +75,41 @@ def test_no_name_stays_on_what_was_let_go_of_while_it_was_given(what: str) -> No
     kv.then = lambda: releases.note(worn.lake, worn.repo, [old])
     assert kind_of(lambda: BUILDING[what](worn, old)) is Kind.RELEASED
     assert kind_of(lambda: refs.commit_of(worn.lake, worn.repo, "x")) is Kind.REF_NOT_FOUND
+
+
+class Early(MemoryKV):
+    """When commits are let go of, somebody does something right before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: Callable[[], object] | None = None
+
+    def put_many(self, partition: str, items: Iterable[tuple[bytes, bytes]]) -> None:
+        if self.first and partition.startswith("released/"):
+            first, self.first = self.first, None
+            first()
+        super().put_many(partition, items)
+
+
+@pytest.mark.parametrize("what", ["move", "branch", "tag"])
+def test_what_somebody_came_to_stand_on_just_before_is_kept_and_built_on(what: str) -> None:
+    kv = Early()
+    worn = Worn(kv)
+    for text in ("first", "second", "third"):
+        worn.put("a", text=text)
+        worn.commit()
+    _, old, oldest, *_ = history_of(worn.lake, worn.repo)
+    retention.set_rules(worn.lake, worn.repo, Retention(default_days=0))
+    kv.first = lambda: BUILDING[what](worn, old)
+    worn.collect_all()
+    assert kv.first is None
+    worn.lake = worn.setup.again()
+    branches.create(worn.lake, worn.repo, "on", "main" if what == "move" else "x")
+    worn.put("b", "on")
+    worn.commit("on")
+    assert worn.there(shown(worn.lake, worn.repo, "on")["a"])
+    assert kind_of(lambda: BUILDING["tag"](worn, oldest)) is Kind.RELEASED
+    assert kind_of(lambda: BUILDING["branch"](worn, oldest)) is Kind.RELEASED
 
 
 def test_where_two_commits_parted_that_are_no_heads_any_more_may_be_gone_and_that_is_told() -> None:

@@ -3,7 +3,8 @@
     1. list     all files of the repository, before anything else is read
     2. release  note the commits that the rules let go of, so that nothing is built on them any more
     3. touch    every branch, so that a swap that was stalled since before fails, and looks again
-    4. mark     what refs reach: trees of commits that the rules keep, layers, stashes, running jobs and tasks
+    4. mark     what refs reach: trees of commits that the rules keep, layers, stashes, running jobs and tasks; what a
+                ref has come to stand on just before it was released is taken back
     5. compare  what was listed, is old enough and was not reached, is dead
     6. sweep    what has been dead for the grace time, at every mark since
     7. note     what is dead now, for the next mark
@@ -221,9 +222,11 @@ class _Collection:
         listed = self._list(buckets)
         report.listed = sum(piece.rows for piece in listed)
         report.listed_bytes = sum(piece.bytes for piece in listed)
-        if not dry_run:
-            release(lake, repo, now_ms)
+        fresh = set() if dry_run else release(lake, repo, now_ms)
         live, reached = self._mark(buckets, now_ms)
+        stood_on = fresh & reached.commits  # by who came before the note: the touch let nobody else through
+        releases.take_back(lake, repo, stood_on)
+        lake.blobs(repo).put(RELEASED, msgspec.json.encode(sorted(reached.released - stood_on)))
         report.marked = sum(piece.bytes for piece in live)
         main = lake.branches(repo).get(repo.default_branch)
         last = Last(uid=repo.uid, born=main.born, seq=main.seq)
@@ -421,12 +424,12 @@ def _partition(repo: Repository) -> str:
 
 
 @activity.step("release")
-def release(lake: Lake, repo: Repository, now_ms: int) -> None:
-    """Let go of what the rules let go of, and tell the place of all that was, for a restore."""
+def release(lake: Lake, repo: Repository, now_ms: int) -> set[CommitID]:
+    """Let go of what the rules let go of: of what is let go of only now."""
     found = reach(lake, repo, now_ms)
     fresh = found.history - found.commits - found.released
     releases.note(lake, repo, sorted(fresh))
-    lake.blobs(repo).put(RELEASED, msgspec.json.encode(sorted(found.released | fresh)))
+    return fresh
 
 
 @activity.step("touch")

@@ -3,7 +3,8 @@
 A collection notes them before it touches the branches and looks what these reach; from then on nothing is built on
 them, though this process may remember their trees. Whoever builds on a commit looks here after reading the record that
 the swap replaces: so either the swap lands before the branch is touched, and the collection sees what it made, or it is
-lost, and the next look finds the note. Once let go of, a commit stays so, whatever the rules say later.
+lost, and the next look finds the note. What a ref then stands on is taken back. Once let go of by a collection that has
+marked, a commit stays so, whatever the rules say later.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,11 @@ from esker.stores.kv import items
 def note(lake: Lake, repo: Repository, commits: Iterable[CommitID]) -> None:
     """Let go of these."""
     lake.kv.put_many(partition(repo), ((name.encode(), b"") for name in commits))
+
+
+def take_back(lake: Lake, repo: Repository, commits: Iterable[CommitID]) -> None:
+    """Let go of these no longer: only by who noted them, has deleted nothing since, and deletes nothing of theirs."""
+    lake.kv.delete_many(partition(repo), (name.encode() for name in commits))
 
 
 def every(lake: Lake, repo: Repository) -> Iterator[CommitID]:
