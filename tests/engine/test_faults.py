@@ -13,11 +13,12 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from esker.engine import branches, changes, commit, entries, merge, repositories, reset
+from esker.engine import branches, changes, commit, entries, merge, refs, repositories, reset
 from esker.engine.cleaning import Cleaner
 from esker.engine.lake import Lake
 from esker.errors import ContentionError, EskerError, Kind, NotFoundError, OutcomeUnknownError, UnavailableError
 from esker.model import Repository
+from esker.refs import tags
 from esker.stores.kv_memory import MemoryKV
 from esker.testing.faults import Call, Decide, Fault, FaultyBlobs, FaultyKV, at_random
 from esker.testing.kv_suite import together
@@ -83,6 +84,7 @@ CASES: Final[dict[str, Case]] = {
     "create branch": Case(
         lambda lake, repo: branches.create(lake, repo, "fresh", "main"), (Kind.BRANCH_EXISTS,), unknown=True
     ),
+    "tag": Case(lambda lake, repo: refs.tag(lake, repo, "fresh", "main"), (Kind.TAG_EXISTS,), unknown=True),
     "delete branch": Case(lambda lake, repo: branches.delete(lake, repo, "doomed"), (Kind.BRANCH_NOT_FOUND,)),
     "create repository": Case(_create_repository, (Kind.REPOSITORY_EXISTS, Kind.INVALID_ARGUMENT), unknown=True),
     "clean": Case(_clean, unknown=True),
@@ -129,6 +131,8 @@ def _state(setup: Setup) -> State:
             depth = lake.commits(repo).get(record.commit).generation
             label = name if repo.name == setup.repo.name else f"{repo.name}/{name}"
             found[label] = (shows, at_head, depth)
+        for name, tag in tags.every(lake.kv, repo.uid):
+            found[f"tag {name}"] = (contents(lake, repo, tag.commit), {}, 0)
     return found
 
 

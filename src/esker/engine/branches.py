@@ -1,6 +1,7 @@
 """Branches: create, list, look into, delete."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -9,7 +10,7 @@ from esker.engine import releases
 from esker.engine.lake import Lake
 from esker.engine.protection import check_writable
 from esker.engine.refs import commit_of
-from esker.errors import ForbiddenError, Kind, NotFoundError
+from esker.errors import ForbiddenError, Kind
 from esker.format.names import digest_of
 from esker.model import CommitID, Layer, Repository
 from esker.refs.names import check_branch
@@ -23,13 +24,8 @@ def create(lake: Lake, repo: Repository, name: str, source: str, *, hidden: bool
     check_branch(name)
     check_writable(repo)
     commit = commit_of(lake, repo, source)
-    releases.check(lake, repo, commit)
-    lake.branches(repo).create(name, commit, hidden=hidden)
-    try:
-        releases.check(lake, repo, commit)
-    except NotFoundError:
-        delete(lake, repo, name)
-        raise
+    make = partial(lake.branches(repo).create, name, commit, hidden=hidden)
+    releases.build_on(lake, repo, [commit], make, lambda _: delete(lake, repo, name))
     return commit
 
 

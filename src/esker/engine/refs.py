@@ -1,13 +1,12 @@
 """What a ref expression stands for in a repository."""
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from esker.engine import protection, releases
 from esker.engine.lake import Lake
-from esker.errors import NotFoundError
 from esker.model import CommitID, Repository
 from esker.refs import expressions, tags
 from esker.refs.expressions import Lookup, View
@@ -78,11 +77,5 @@ def tag(lake: Lake, repo: Repository, name: str, ref: str) -> CommitID:
     """Name the commit that `ref` stands for, for good."""
     protection.check_writable(repo)
     commit = commit_of(lake, repo, ref)
-    releases.check(lake, repo, commit)
-    made = tags.create(lake.kv, repo.uid, name, commit).commit
-    try:
-        releases.check(lake, repo, commit)
-    except NotFoundError:
-        tags.delete(lake.kv, repo.uid, name)
-        raise
-    return made
+    make = partial(tags.create, lake.kv, repo.uid, name, commit)
+    return releases.build_on(lake, repo, [commit], make, lambda _: tags.delete(lake.kv, repo.uid, name)).commit

@@ -7,12 +7,15 @@ lost, and the next look finds the note. What a ref then stands on is taken back.
 marked, a commit stays so, whatever the rules say later.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from esker.engine.lake import Lake
-from esker.errors import Kind, NotFoundError
+from esker.errors import Kind, NotFoundError, OutcomeUnknownError, UnavailableError
 from esker.model import CommitID, Repository
 from esker.stores.kv import items
+
+T = TypeVar("T")
 
 
 def note(lake: Lake, repo: Repository, commits: Iterable[CommitID]) -> None:
@@ -45,6 +48,24 @@ def check(lake: Lake, repo: Repository, *commits: CommitID) -> None:
                 f"the retention rules of {repo.name!r} have let go of commit {name[:12]}: its record is kept, and the "
                 "objects that it shows may be gone",
             )
+
+
+def build_on(
+    lake: Lake, repo: Repository, commits: Sequence[CommitID], make: Callable[[], T], undo: Callable[[T], object]
+) -> T:
+    """Make what keeps these commits from now on, where no swap tells a collection from it: looked for again afterwards,
+    and undone if one was let go of meanwhile. NotFoundError if one was; OutcomeUnknownError if nobody can tell."""
+    check(lake, repo, *commits)
+    made = make()
+    try:
+        try:
+            check(lake, repo, *commits)
+        except NotFoundError:
+            undo(made)
+            raise
+    except UnavailableError as error:
+        raise OutcomeUnknownError(message=f"what was made may stay, or not: {error.message}") from error
+    return made
 
 
 def partition(repo: Repository) -> str:

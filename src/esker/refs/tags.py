@@ -1,11 +1,12 @@
 """Tags: names for commits that never move. To point one elsewhere, delete it and create it again."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
 
-from esker.errors import ConflictError, InvalidError, Kind, NotFoundError, OutcomeUnknownError
+from esker.errors import ConflictError, InvalidError, Kind, NotFoundError, OutcomeUnknownError, UnavailableError
 from esker.model import CommitID, Tag
 from esker.refs import stored
 from esker.refs.names import check_tag
@@ -33,7 +34,9 @@ def create(kv: KVStore, uid: str, name: str, commit: CommitID) -> Tag:
         created = kv.put_if(_partition(uid), check_tag(name).encode(), _ENCODER.encode(tag), None)
     except OutcomeUnknownError:
         # A tag with this commit is what was asked for, whoever made it. Without one, the write may still be on its way.
-        found = find(kv, uid, name)
+        found = None
+        with suppress(UnavailableError):
+            found = find(kv, uid, name)
         if found is None:
             raise
         created = found == tag
