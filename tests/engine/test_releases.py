@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from esker.engine import branches, fsck, garbage, merge, refs, releases, retention
+from esker.engine import branches, exports, fsck, garbage, merge, refs, releases, retention, tasks
 from esker.engine.retention import Retention
 from esker.errors import EskerError, Kind
 from esker.model import CommitID
@@ -36,6 +36,8 @@ BUILDING: dict[str, Callable[[Worn, CommitID], object]] = {
     "move": lambda worn, old: merge.move(worn.lake, worn.repo, "main", old),
     "branch": lambda worn, old: branches.create(worn.lake, worn.repo, "x", old),
     "tag": lambda worn, old: refs.tag(worn.lake, worn.repo, "x", old),
+    "export": lambda worn, old: exports.start(worn.lake, worn.repo, old, "s3://elsewhere/place"),
+    "export since": lambda worn, old: exports.start(worn.lake, worn.repo, "main", "s3://elsewhere/place", since=old),
 }
 
 
@@ -52,7 +54,7 @@ def test_nothing_is_built_on_it_even_where_it_is_remembered(what: str) -> None:
 
 
 class Late(MemoryKV):
-    """When a branch or a tag is made, somebody does something right after."""
+    """When a branch, a tag or a task is made, somebody does something right after."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,19 +64,20 @@ class Late(MemoryKV):
         self, partition: str, key: bytes, value: bytes, expected: Version | None, also: Sequence[Put] = ()
     ) -> bool:
         done = super().put_if(partition, key, value, expected, also)
-        if self.then and partition.startswith(("branches/", "tags/")):
+        if self.then and partition.startswith(("branches/", "tags/", "tasks/")):
             self.then()
         return done
 
 
-@pytest.mark.parametrize("what", ["branch", "tag"])
-def test_no_name_stays_on_what_was_let_go_of_while_it_was_given(what: str) -> None:
+@pytest.mark.parametrize("what", ["branch", "tag", "export"])
+def test_nothing_stays_on_what_was_let_go_of_while_it_was_made(what: str) -> None:
     kv = Late()
     worn, (_, old, *_) = released(kv)
     kv.delete(releases.partition(worn.repo), old.encode())
     kv.then = lambda: releases.note(worn.lake, worn.repo, [old])
     assert kind_of(lambda: BUILDING[what](worn, old)) is Kind.RELEASED
     assert kind_of(lambda: refs.commit_of(worn.lake, worn.repo, "x")) is Kind.REF_NOT_FOUND
+    assert all(task.over for task in tasks.every(worn.lake, worn.repo))
 
 
 class Early(MemoryKV):

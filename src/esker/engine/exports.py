@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from esker.engine import elsewhere, metrics, spans, tasks
+from esker.engine import elsewhere, metrics, releases, spans, tasks
 from esker.engine.entries import check_prefix
 from esker.engine.lake import Lake
 from esker.engine.refs import commit_of
@@ -136,7 +136,8 @@ class Copied(NamedTuple):
 
 def start(lake: Lake, repo: Repository, ref: str, target: str, *, since: str = "", prefix: str = "") -> Task:
     """Write down an export of what is committed on `ref` to the directory at a URL, for `export`. InvalidError if that
-    has to do with the data of a repository; where else it may lie is for the caller to check."""
+    has to do with the data of a repository; where else it may lie is for the caller to check. NotFoundError if the
+    rules have let go of what it would read."""
     if prefix:
         check_prefix(prefix)
     place = elsewhere.address_of(target.rstrip("/") + "/")
@@ -145,7 +146,8 @@ def start(lake: Lake, repo: Repository, ref: str, target: str, *, since: str = "
     before = commit_of(lake, repo, since) if since else None
     details = Details(ref=ref, commit=commit, since=before, prefix=prefix, target=target.rstrip("/"))
     read = (commit,) if before is None else (commit, before)
-    return tasks.start(lake, repo, KIND, about=f"{ref} to {target}", commits=read, details=details)
+    make = partial(tasks.start, lake, repo, KIND, about=f"{ref} to {target}", commits=read, details=details)
+    return releases.build_on(lake, repo, read, make, lambda task: tasks.fail(lake, repo, task.id, "let go of"))
 
 
 @metrics.measured("export")
