@@ -163,6 +163,19 @@ def test_one_that_is_told_to_stop_leaves_no_mark(repo: esker.Repo, place: Path) 
     assert not (place / SUCCESS).exists()
 
 
+def test_a_directory_becomes_a_file_and_a_file_a_directory_wherever_parts_end(repo: esker.Repo, place: Path) -> None:
+    """What was removed may be in a part far behind, or far before, that in which something takes its place."""
+    inside = {f"d/{n:03}": b"x" for n in range(60)}
+    before = put(repo, {**inside, "e": b"file"})
+    export(repo, "main", place)
+    between = {f"{first}!{n:03}": b"x" for first in "de" for n in range(60)}
+    put(repo, {**between, "d": b"file", **{f"e/{n:03}": b"x" for n in range(60)}}, (*inside, "e"))
+    for _ in range(2):
+        made = export(repo, "main", place, since=before)
+        assert (made.deleted, len(made.parts) > 5) == (61, True)
+        assert there(place) == shown(repo, "main")
+
+
 def test_of_two_to_one_place_the_later_goes_on_and_its_mark_is_true(repo: esker.Repo, place: Path) -> None:
     before = put(repo, FILES)
     put(repo, {path: b"new" + text for path, text in FILES.items()}, ("t/3/003",))

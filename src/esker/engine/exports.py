@@ -2,8 +2,9 @@
 
     1. plan    the commit's paths, or what leads to it from the other, in parts
     2. unmark  the place, and claim it: from here on it is neither what it was nor what it will be
-    3. copy    each part: objects, several at a time, and delete what was removed; then note that the part is done
-    4. mark    the place, with a manifest that names the notes of all parts
+    3. delete  what was removed, in all parts: a directory may be in the way of a file, or a file of a directory
+    4. copy    each part: objects, several at a time; then note that the part is done
+    5. mark    the place, with a manifest that names the notes of all parts
 
 Whoever reads the place waits for the mark. An export that failed, was cancelled or killed is asked for again: of parts
 that are done, only what is not there with its size is copied once more. So is one that was done. The bytes go as they
@@ -131,7 +132,6 @@ class Copied(NamedTuple):
     objects: int = 0
     bytes: int = 0
     copied: int = 0
-    deleted: int = 0
 
 
 def start(lake: Lake, repo: Repository, ref: str, target: str, *, since: str = "", prefix: str = "") -> Task:
@@ -179,7 +179,10 @@ def export(
         place.delete([info.name for info in place.list(OWN) if not info.name.startswith((notes, _CLAIM))])
         step = partial(copy_part, stores, job, totals or _Teller(work, progress))
         beat = partial(_beat, work, progress, totals) if totals else work.beat
-        done = [*(run or InTurn())(step, _parts(lake, repo, job), beat)]
+        run = run or InTurn()
+        parts = _parts(lake, repo, job)
+        deleted = sum(run(partial(delete_part, stores, job), parts, beat)) if job.since else 0
+        done = [*run(step, parts, beat)]
         beat()
         manifest = Manifest(
             repository=repo.name,
@@ -190,7 +193,7 @@ def export(
             objects=sum(one.objects for one in done),
             bytes=sum(one.bytes for one in done),
             copied=sum(one.copied for one in done),
-            deleted=sum(one.deleted for one in done),
+            deleted=deleted,
             parts=tuple(one.note for one in done if one.note),
             finished_ms=lake.world.now_ms(),
         )
@@ -248,6 +251,16 @@ def _check_claim(place: BlobStore, job: Job) -> None:
         raise ContentionError(Kind.CONTENTION, f"{other} exports to {job.target} too, and began later: it goes on")
 
 
+def delete_part(stores: Stores, job: Job, part: Part) -> int:
+    """Delete what a part says was removed: how many."""
+    rows, _ = _rows(stores, job, part)
+    gone = rows.filter(rows["gone"])["path"].to_pylist()
+    place = stores.store(job.target)
+    _check_claim(place, job)
+    place.delete(gone)
+    return len(gone)
+
+
 def copy_part(stores: Stores, job: Job, tell: Tell, part: Part) -> Copied:
     """Put the objects of a part in their place, and note that. InvalidError names a path that no file can have."""
     rows, note = _rows(stores, job, part)
@@ -257,19 +270,17 @@ def copy_part(stores: Stores, job: Job, tell: Tell, part: Part) -> Copied:
     there: dict[str, int] = {}
     if place.head(name):  # it was done before
         there = {info.name: info.size for info in _listed(place, part)}
-    gone = rows.filter(rows["gone"])["path"].to_pylist()
     kept = rows.filter(pc.invert(rows["gone"]))
     wanted = kept.filter(pa.array([there.get(path) != size for path, size in _pairs(kept)], pa.bool_()))
     copies = [partial(_copy, stores, job.target, *row) for row in zip(*wanted.drop(["gone"]).columns, strict=True)]
     size = pc.sum(kept["size"]).as_py() or 0
     told = partial(_told, tell, place, job)
     told(kept.num_rows - len(copies), size - (pc.sum(wanted["size"]).as_py() or 0))
-    place.delete(gone)
     _all(copies, job.threads, told)
     sink = pa.BufferOutputStream()
     pq.write_table(note, sink, compression="zstd")
     place.put(name, memoryview(sink.getvalue()))
-    return Copied(name, kept.num_rows, size, len(copies), len(gone))
+    return Copied(name, kept.num_rows, size, len(copies))
 
 
 def _told(tell: Tell, place: BlobStore, job: Job, objects: int, size: int) -> None:
