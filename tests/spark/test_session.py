@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -70,10 +71,18 @@ def test_the_settings_are_written_for_spark_defaults() -> None:
     assert found["spark.jars"] == str(config.jar())
 
 
-def test_a_session_that_runs_is_not_given_another_lake(spark: SparkSession) -> None:
-    with pytest.raises(ConflictError) as raised:
-        esker.spark.session("memory://")
-    assert raised.value.kind is Kind.SESSION_RUNS
+def test_a_session_that_runs_is_returned_for_the_same_server_and_refused_for_another(
+    spark: SparkSession, server: Live
+) -> None:
+    def again(url: str = server.url, key: str = server.key_id) -> SparkSession:
+        return esker.spark.session(endpoint=url, access_key=key, secret_key=server.secret)
+
+    assert again() is spark
+    others = (partial(esker.spark.session, "memory://"), partial(again, url=ENDPOINT), partial(again, key="another"))
+    for other in others:
+        with pytest.raises(ConflictError, match="stop its session first") as raised:
+            other()
+        assert raised.value.kind is Kind.SESSION_RUNS
 
 
 def test_the_secret_is_not_on_the_command_line(spark: SparkSession, server: Live) -> None:
@@ -150,6 +159,7 @@ for lake in sys.argv[1:]:
     with esker.open_lake(lake) as opened:
         opened.create_repository("sales")
     with esker.spark.session(lake, master="local[1]", settings={"spark.ui.enabled": "false"}) as spark:
+        assert esker.spark.session(lake) is spark
         hadoop = spark.sparkContext._jsc.hadoopConfiguration()
         path = spark._jvm.org.apache.hadoop.fs.Path("lakefs://sales/main/t")
         files = path.getFileSystem(hadoop)
@@ -177,6 +187,34 @@ def test_one_line_makes_a_session_with_a_server_that_ends_with_it_and_then_anoth
     for lake in lakes:
         with esker.open_lake(lake) as opened:
             assert opened.repository("sales").ref("main").get("t/") == b""
+
+
+PLAIN: Final = """
+import sys
+import esker.spark
+from esker.errors import EskerError, Kind
+
+def said():
+    try:
+        esker.spark.session(sys.argv[1])
+    except EskerError as error:
+        return error.kind, str(error)
+
+assert said()[0] == Kind.REPOSITORY_NOT_FOUND, said()
+with esker.open_lake(sys.argv[1]):
+    pass
+with esker.spark.plain():
+    assert "start Python again" in said()[1], said()
+assert "start Python again" in said()[1], said()
+"""
+
+
+def test_a_session_is_not_begun_on_no_lake_nor_in_a_process_without_the_jar(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    done = subprocess.run(
+        [sys.executable, "-c", PLAIN, lake.as_uri()], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 UNCONFIGURED: Final = """

@@ -58,6 +58,11 @@ def database_of(url: str) -> str:
     )
 
 
+def lacks_database(url: str) -> bool:
+    """Whether the lake would keep its refs in a directory of this machine, and there are none: nobody made it yet."""
+    return directory_of(url) is not None and not Path(unquote(database_of(url).removeprefix("sqlite://"))).exists()
+
+
 def open_stores(url: str, *, kv: str | None = None, settings: Settings = DEFAULTS, world: World = REAL) -> Opened:
     """The lake whose repositories lie below `url`, with its refs in the store at `kv`, or in its own."""
     directory_of(url)
