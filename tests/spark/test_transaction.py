@@ -41,6 +41,9 @@ def test_all_tables_appear_at_once(spark: SparkSession, repo: str, tables: tuple
     assert len(a.log()) == 3
     assert made["message"] == "both"
     assert made["metadata"]["ticket"] == "42"
+    assert made["metadata"]["spark.rows"] == f"{3 + 9 + 3}"
+    assert int(made["metadata"]["spark.files"]) >= len(a.paths() | b.paths())
+    assert int(made["metadata"]["spark.bytes"]) > 0
     assert made["metadata"]["spark.app.id"] == spark.sparkContext.applicationId
     branches = a.server.ask("GET", f"/repositories/{repo}/branches", query={"show_hidden": True}).json["results"]
     assert [branch["id"] for branch in branches] == ["main"]
@@ -65,6 +68,7 @@ def test_a_transaction_lands_on_what_was_written_meanwhile(
         spark.range(3).write.mode("overwrite").parquet(tx.path("b"))
         spark.range(10, 12).write.mode("append").parquet(a.url)
         spark.range(10, 12).write.mode("append").parquet(b.url)
+    assert a.log()[0]["message"] == "Spark: write a, b"
     assert _ids(spark, a.url) == [0, 1, 2, 10, 11]
     assert _ids(spark, b.url) == [0, 1, 2]
 

@@ -49,7 +49,8 @@ def transaction(
     force: bool = False,
 ) -> Iterator[Transaction]:
     """A transaction that is published to `branch` at the end of the block. It fails there, and changes nothing, if
-    others than Spark's jobs have changed the same meanwhile, unless forced."""
+    others than Spark's jobs have changed the same meanwhile, unless forced. Without a message, the commit's names the
+    tables."""
     conf = _hadoop(spark)
     started = _java(spark).begin(conf, repository, branch)
     with _ending(spark, started):
@@ -94,8 +95,7 @@ def once(
 
 def _publish(spark: "SparkSession", started: Any, running: Transaction, force: bool) -> None:
     context = spark.sparkContext._jsc.sc()
-    message = running.message or f"Transaction {running.id}"
-    running.commit = started.publish(context, message, json.dumps(running.metadata), force)
+    running.commit = started.publish(context, running.message, json.dumps(running.metadata), force)
 
 
 @contextmanager

@@ -43,6 +43,11 @@ final class Place {
     return path.isEmpty() ? "" : path + "/";
   }
 
+  /** What messages call it: the path, or '/' for all of the branch. */
+  String name() {
+    return path.isEmpty() ? "/" : path;
+  }
+
   @Override
   public String toString() {
     return SCHEME + "://" + repo + "/" + branch + "/" + path;

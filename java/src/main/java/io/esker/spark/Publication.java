@@ -23,6 +23,12 @@ final class Publication {
   static final String FORCE = "esker.force";
   static final String METADATA = "esker.metadata.";
 
+  private static final String FILES = "spark.files";
+  private static final String BYTES = "spark.bytes";
+
+  /** What metadata tells of the amount that was written, as far as it is known. */
+  static final List<String> COUNTS = List.of(WritePlan.ROWS, FILES, BYTES);
+
   private static final String WANTS_SUCCESS_FILE = "mapreduce.fileoutputcommitter.marksuccessfuljobs";
 
   /** An empty file's. */
@@ -78,9 +84,10 @@ final class Publication {
   /** Publish it: the commit. */
   String send(LakeJob job, Configuration conf) throws IOException {
     if (!tasks) {
-      metadata.put("spark.files", Integer.toString(entries.size()));
-      metadata.put("spark.bytes", Long.toString(entries.stream().mapToLong(entry -> entry.size).sum()));
+      metadata.put(FILES, Integer.toString(entries.size()));
+      metadata.put(BYTES, Long.toString(entries.stream().mapToLong(entry -> entry.size).sum()));
     }
+    Map<String, String> counted = Map.copyOf(metadata);
     if (conf.getBoolean(WANTS_SUCCESS_FILE, true)) {
       String success = target.prefix() + LakeJob.PROBE;
       entries.add(new Manifest.Entry(success, job.data + LakeJob.PROBE, 0, MD5_OF_NOTHING, System.currentTimeMillis()));
@@ -91,6 +98,7 @@ final class Publication {
     try {
       String commit = job.publish(conf, body(conf));
       ReplacedTable.written();
+      Transaction.wrote(target, counted);
       return commit;
     } finally {
       Entries.of(LakeClient.of(conf), target.repo).changed(target.branch);
@@ -107,7 +115,7 @@ final class Publication {
       names(json, "expect_empty", expectEmpty);
       json.writeBooleanField("tasks", tasks);
       String who = metadata.containsKey("hadoop.job.id") ? "Hadoop" : "Spark";
-      String what = verb + " " + (target.path.isEmpty() ? "/" : target.path);
+      String what = verb + " " + target.name();
       json.writeStringField("message", conf.get(MESSAGE, who + ": " + what));
       json.writeObjectField("metadata", metadata);
       json.writeBooleanField("force", conf.getBoolean(FORCE, false));

@@ -29,6 +29,8 @@ final class WritePlan {
           "DataWritingCommandExec", "WriteFilesExec", "WholeStageCodegenExec", "InputAdapter", "ProjectExec", "SortExec",
           "ColumnarToRowExec", "AQEShuffleReadExec", "ShuffleExchangeExec", "CoalesceExec");
 
+  static final String ROWS = "spark.rows";
+
   private static final int QUERY_CHARS_MAX = 1000;
 
   private final QueryExecution query;
@@ -73,7 +75,7 @@ final class WritePlan {
       }
       OptionalLong rows = rows(query.executedPlan());
       if (rows.isPresent()) {
-        found.put("spark.rows", Long.toString(rows.getAsLong()));
+        found.put(ROWS, Long.toString(rows.getAsLong()));
       }
     }
     return found;
