@@ -237,7 +237,12 @@ def client_settings(given: Mapping[str, str], environment: Mapping[str, str] | N
     environment or, for the server that the file is about, in the file. InvalidError if one place names both."""
     said = os.environ if environment is None else environment
     names = ClientSettings.__struct_fields__
-    told = {name: said[_PREFIX + name.upper()] for name in names if said.get(_PREFIX + name.upper())}
+    told = {name: said[_PREFIX + name.upper()] for name in names if _PREFIX + name.upper() in said}
+    for name, value in told.items():
+        if not value:
+            raise InvalidError(
+                Kind.INVALID_ARGUMENT, f"{_PREFIX + name.upper()} is set, and empty: give it a value, or unset it"
+            )
     filed = read_client_file(client_file(said))
     for where, place in (("the command line", given), ("the environment", told), ("the configuration", filed)):
         if place.get("lake") and place.get("endpoint"):

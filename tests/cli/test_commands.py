@@ -230,6 +230,9 @@ def test_spark_is_told_of_the_server_and_its_user(esker: Esker) -> None:
         (["no-such-command"], 2),
         (["ls", "s3://bucket/x"], 2),
         (["show", "../{repo}/main"], 2),
+        (["upload", "/dev/null", "{repo}/main/bad\udcff"], 2),
+        (["commit", "{repo}/main", "-m", "bad\udcff"], 2),
+        (["stash", "save", "{repo}/main", "a/b"], 2),
     ],
 )
 def test_the_exit_code_tells_what_to_do(remote: Esker, shared: str, arguments: list[str], code: int) -> None:

@@ -49,6 +49,7 @@ def test_settings_are_set_and_forgotten(bare: Esker) -> None:
     assert bare.run("config", "set", "secret_access_key", "visible").code == 2
     assert bare.run("config", "set", "colour", "red").code == 2
     bare.ok("config", "unset", "lake")
+    assert "not remembered" in bare.ok("config", "unset", "lake").err
     nowhere = bare.run("repo", "list")
     assert nowhere.code == 2
     assert "--lake" in nowhere.err
@@ -98,6 +99,8 @@ def test_a_remembered_key_is_told_to_its_own_server_alone(tmp_path: Path) -> Non
     assert client_settings({"lake": "file:///lake"}, environment).secret_access_key == ""
     told = {"ESKER_ACCESS_KEY_ID": "theirs", "ESKER_SECRET_ACCESS_KEY": "other"}
     assert client_settings({}, environment | told).secret_access_key == "other"
+    with pytest.raises(InvalidError, match="ESKER_ACCESS_KEY_ID is set, and empty"):
+        client_settings({}, environment | {"ESKER_ACCESS_KEY_ID": ""})
 
 
 @pytest.mark.parametrize("text", ["lake = ", "colour = 'red'", "lake = 3", 'lake = "a"\nendpoint = "b"'])
@@ -117,10 +120,13 @@ def test_users_are_made_given_roles_and_keys_and_deleted(remote: Esker, server: 
     assert remote.ok("ls", "of-users/main", **ada).out == ""
     assert remote.run("branch", "create", "of-users/dev", **ada).code == 5
     assert remote.run("user", "roles", "ada", "king:*").code == 2
+    assert remote.ok("user", "roles", "ada", "--json").json["roles"] == granted["roles"], "it only shows them"
     shown = remote.ok("user", "show", "ada", "--json").json
     assert shown["keys"] == [made["access_key_id"]]
     assert [row[:2] for row in remote.ok("user", "list").rows] == [["ada", "reader:of-*"], ["admin", "admin:*"]]
-    remote.ok("user", "key", "delete", "ada", made["access_key_id"])
+    assert remote.ok("user", "roles", "ada", "--none", "--json").json["roles"] == []
+    assert remote.run("user", "key", "delete", "ada", made["access_key_id"]).code == 2, "nobody was asked"
+    remote.ok("user", "key", "delete", "ada", made["access_key_id"], "--yes")
     assert remote.run("ls", "of-users/main", **ada).code == 6
     assert remote.ok("user", "key", "list", "ada").out == ""
     remote.ok("user", "delete", "ada", "--yes")

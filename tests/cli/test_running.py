@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -98,6 +99,23 @@ def test_settings_in_force_are_printed_and_a_wrong_file_is_told(tmp_path: Path) 
 def test_the_version_is_told(tmp_path: Path) -> None:
     said = Esker(tmp_path / "home", {}, tmp_path / "lake").ok("--version")
     assert said.out == f"esker {version('esker')}\n"
+
+
+def test_who_interrupts_it_at_its_start_is_told_nothing() -> None:
+    program = """
+import sys
+
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupted())
+from esker.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True)
+    assert (done.returncode, done.stderr) == (130, b"")
 
 
 def test_what_lies_elsewhere_is_imported(esker: Esker, repo: str, request: pytest.FixtureRequest) -> None:

@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esker.cli.output import Output
-from esker.cli.transfer import Result, local_path, walk
+from esker.cli.places import Place
+from esker.cli.session import Session
+from esker.cli.transfer import Result, local_path, upload_one, walk
 from esker.errors import EskerError, Kind
 from tests.cli.program import COMMAND, Esker
 
@@ -107,6 +109,22 @@ def test_what_is_no_file_here_fails_alone(local: Esker) -> None:
     assert said.code == 1
     assert (said.json["transferred"], said.json["failed"]) == (1, 4)
     assert "UTF-8" in said.err
+
+
+def test_a_file_that_cannot_be_read_is_no_failure_of_the_lake(
+    esker: Esker, repo: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in esker.environment.items():
+        if name.startswith("ESKER_"):
+            monkeypatch.setenv(name, value)
+    session = Session()
+    try:
+        with pytest.raises(IsADirectoryError) as caught:
+            upload_one(session.client, esker.home, Place(repo, "main", "x"), {})
+    finally:
+        session.close()
+    assert caught.value.filename == str(esker.home)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_branch_that_refuses_is_told_before_anything_is_sent(esker: Esker, repo: str) -> None:

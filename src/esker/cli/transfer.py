@@ -134,10 +134,16 @@ def download(client: Client, output: Output, at: Place, target: Path, *, paralle
 
 
 def upload_one(client: Client, source: Path, at: Place, metadata: Mapping[str, str]) -> dict[str, Any]:
-    """What the API says of the object that was made of a file."""
+    """What the API says of the object that was made of a file. OSError if that cannot be read."""
     kind = mimetypes.guess_type(source.name)[0] or OCTETS
-    body = Body(lambda: _chunks(source), source.stat().st_size, kind)
-    return client.upload(at.repo, at.ref, at.path, body, metadata=metadata)
+    unread: list[OSError] = []
+    body = Body(lambda: _chunks(source, unread), source.stat().st_size, kind)
+    try:
+        return client.upload(at.repo, at.ref, at.path, body, metadata=metadata)
+    except InvalidError:
+        if unread:
+            raise unread[0] from None
+        raise
 
 
 def download_one(client: Client, at: Place, target: Path, size: int | None = None) -> int:
@@ -264,7 +270,12 @@ def _run(
             raise
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk
+def _chunks(path: Path, unread: list[OSError]) -> Iterator[bytes]:
+    """What cannot be read goes to `unread`, too: as it is, it would look like a failure of whoever takes the chunks."""
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
+    except OSError as error:
+        unread.append(OSError(error.errno, error.strerror, str(path)))
+        raise InvalidError(Kind.INVALID_ARGUMENT, f"{path} cannot be read") from error

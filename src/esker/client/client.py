@@ -85,6 +85,8 @@ class Client:
         for segment in segments:
             if segment in ("", ".", ".."):  # they would make another path of it
                 raise InvalidError(Kind.INVALID_NAME, f"{segment!r} is no name")
+            if "/" in segment:  # which no server can tell from one between segments
+                raise InvalidError(Kind.INVALID_NAME, f"{segment!r} is no name: it has a '/'")
         target = base + "".join(f"/{quote(segment, safe='')}" for segment in segments)
         if query:
             target += "?" + urlencode(

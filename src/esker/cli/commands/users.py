@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from esker.cli import arguments
 from esker.cli.app import app
 from esker.cli.everywhere import command
 from esker.cli.output import moment
@@ -120,7 +121,10 @@ def unset(session: Session, name: Name) -> None:
     """
     _check(name)
     found = read_client_file(client_file())
-    found.pop(name, None)
+    if name not in found:
+        session.output.done({"forgotten": None}, f"{name} is not remembered in {client_file()}")
+        return
+    del found[name]
     if name == "endpoint":
         found = {other: value for other, value in found.items() if other not in WHO}
     path = _write(found)
@@ -184,9 +188,7 @@ def create_user(session: Session, user: User) -> None:
 
 
 @command(group, "delete")
-def delete_user(
-    session: Session, user: User, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
-) -> None:
+def delete_user(session: Session, user: User, yes: arguments.Yes = False) -> None:
     """Delete a user, and all their keys.
 
     \b
@@ -205,15 +207,19 @@ def roles(
     grants: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ROLE:REPO]...", help="admin, writer or reader, and of which; * is anything. None: none."
+            metavar="[ROLE:REPO]...", help="admin, writer or reader, and of which; * is anything. None: show them."
         ),
     ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Take all away.")] = False,
 ) -> None:
-    """Replace a user's roles.
+    """Show a user's roles, or say them anew.
 
     \b
       esker user roles ada writer:sales reader:'*'
+      esker user roles ada --none
     """
+    if none and grants:
+        raise InvalidError(Kind.INVALID_ARGUMENT, "grant these roles, or --none: not both")
     asked = []
     for grant in grants or ():
         role, _, pattern = grant.partition(":")
@@ -222,7 +228,7 @@ def roles(
                 Kind.INVALID_ARGUMENT, f"{grant!r} is no role: write admin:*, writer:sales, reader:logs-*"
             )
         asked.append({"role": role, "repositories": pattern})
-    _show(session, session.client.set_roles(user, asked))
+    _show(session, session.client.set_roles(user, asked) if none or asked else session.client.user(user))
 
 
 @command(keys, "list")
@@ -251,13 +257,17 @@ def create_key(session: Session, user: User) -> None:
 
 @command(keys, "delete")
 def delete_key(
-    session: Session, user: User, key: Annotated[str, typer.Argument(metavar="KEY", help="An access key's id.")]
+    session: Session,
+    user: User,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="An access key's id.")],
+    yes: arguments.Yes = False,
 ) -> None:
     """Delete a key, and the sessions that were opened with it.
 
     \b
       esker user key delete ada AKIA3F2A91C0
     """
+    session.confirm(f"Delete key {key} of {user}, and the sessions that were opened with it?", yes=yes)
     session.client.delete_key(user, key)
     session.output.done({"deleted": key}, f"deleted key {key} of {user}")
 
