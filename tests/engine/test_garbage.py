@@ -25,6 +25,7 @@ from esker.engine import (
     stashes,
     steps,
     tasks,
+    tenure,
 )
 from esker.engine.cleaning import Cleaner
 from esker.engine.retention import BranchRetention, Retention
@@ -263,7 +264,7 @@ def test_it_leaves_a_task_and_no_files_of_its_own_but_its_note() -> None:
     (task,) = tasks.every(worn.lake, worn.repo)
     assert (task.kind, task.state, task.summary["dead"]) == ("gc", "done", found.dead)
     assert task.progress["listed"] == found.listed - 1, "commits are not listed as files are"
-    own = [info.name for info in worn.blobs.list("_esker/gc/") if info.name not in (dumps.COLLECTED, dumps.RELEASED)]
+    own = [info.name for info in worn.blobs.list("_esker/gc/") if info.name not in (tenure.FILE, dumps.RELEASED)]
     assert len(own) == 1
     worn.wait(GRACE_S + 1)
     worn.collect()
@@ -419,14 +420,14 @@ def test_a_copy_of_the_records_that_lags_behind_collects_nothing(tmp_path: Path)
 
 
 def test_a_place_is_collected_by_one_repository_until_its_records_are_restored_into_another(tmp_path: Path) -> None:
-    with esker.open_lake(tmp_path.as_uri()) as lake:
-        first = lake.create_repository("first")
+    lake_url, where = f"{tmp_path.as_uri()}/lake", f"{tmp_path.as_uri()}/place"
+    with esker.open_lake(lake_url, kv=sqlite_url(tmp_path / "lost.db")) as lost:
+        first = lost.create_repository("first", namespace=where)
         first.branch("main").put("a", b"x")
         first.branch("main").commit("m")
         first.collect_garbage(grace_s=-1)
         made = dumps.dump(first.engine, first.record)
-        lake.delete_repository("first")
-        where = first.record.namespace
+    with esker.open_lake(lake_url, kv=sqlite_url(tmp_path / "new.db")) as lake:
         with pytest.raises(ForbiddenError, match="another repository"):
             lake.create_repository("other", namespace=where).collect_garbage(grace_s=-1)
         lake.delete_repository("other")
@@ -484,3 +485,17 @@ def test_what_slept_for_a_day_in_the_middle_of_a_commit_does_not_land() -> None:
 
 def test_no_operation_takes_half_the_grace_time() -> None:
     assert activity.OPERATION_MS_MAX * 2 <= garbage.GRACE_S * 1000
+
+
+def test_a_repository_that_is_made_where_one_was_deleted_is_collected_and_takes_its_files(tmp_path: Path) -> None:
+    with esker.open_lake(tmp_path.as_uri()) as lake:
+        repo = lake.create_repository("repo")
+        address = repo.branch("main").put("a", b"x").address
+        repo.collect_garbage(grace_s=0)
+        lake.delete_repository("repo")
+        again = lake.create_repository("repo")
+        kept = again.branch("main").put("b", b"y").address
+        deleted = sum(again.collect_garbage(grace_s=0).deleted for _ in range(2))
+        assert deleted
+        blobs = lake.engine.blobs(again.record)
+        assert (blobs.head(address), blobs.head(kept) is None) == (None, False)

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from esker.engine import protection, releases, repositories, tasks
+from esker.engine import protection, releases, repositories, tasks, tenure
 from esker.engine.commit import NO_METADATA
 from esker.engine.lake import Lake
 from esker.engine.tasks import Task, TaskState
@@ -30,9 +30,6 @@ from esker.tree.cutting import Cutting
 
 DUMPS: Final = "_esker/dumps/"
 """Below a repository's namespace. No garbage collection looks there."""
-
-COLLECTED: Final = "_esker/gc/last.json"
-"""What garbage collections go by to know whose place it is, a `Last`: records that are restored take it over."""
 
 RELEASED: Final = "_esker/gc/released.json"
 """The commits that collections have let go of: told by them, not by dumps, since an older dump needs the newest too."""
@@ -47,15 +44,6 @@ _BATCH: Final = 1000
 _COMMITS: Final = pa.schema([("id", pa.string()), ("record", pa.binary())])
 _TAGS: Final = pa.schema([("name", pa.string()), ("commit", pa.string())])
 _BRANCHES: Final = pa.schema([("name", pa.string()), ("commit", pa.string()), ("hidden", pa.bool_())])
-
-
-class Last(msgspec.Struct, frozen=True, kw_only=True):
-    """By which records the place was last collected: how far its default branch was."""
-
-    uid: str
-    born: str = ""
-    """Empty, of records that were restored and did not collect yet."""
-    seq: int = 0
 
 
 class Dump(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +128,7 @@ def _restore(lake: Lake, repo: Repository, asked: Dump) -> None:
         raise InvalidError(
             Kind.INVALID_ARGUMENT, f"{repo.name!r} has refs of its own: restore into a repository that was created bare"
         )
-    blobs.put(COLLECTED, msgspec.json.encode(Last(uid=repo.uid)))  # from here on, others that collect it are refused
+    tenure.take(lake, repo)
     commits.put_records(lake.kv, repo.uid, records)
     for name, commit in named.items():
         if name not in tagged:

@@ -36,15 +36,14 @@ import msgspec
 import pyarrow as pa
 
 from esker import activity
-from esker.engine import jobs, metrics, protection, releases, retention, steps, tasks
-from esker.engine.dumps import COLLECTED, RELEASED, Last
+from esker.engine import jobs, metrics, protection, releases, retention, steps, tasks, tenure
+from esker.engine.dumps import RELEASED
 from esker.engine.lake import Lake
 from esker.engine.steps import COMMITS, METADATA, NOTES, Compared, Here, InTurn, Piece, Plan, Runner, Stores
 from esker.engine.tasks import Task, Work
 from esker.errors import (
     ContentionError,
     CorruptError,
-    ForbiddenError,
     InvalidError,
     Kind,
     NotFoundError,
@@ -213,7 +212,7 @@ class _Collection:
 
     def collect(self, grace_s: float, *, dry_run: bool) -> Report:
         lake, repo = self._lake, self._repo
-        self._check_records()
+        tenure.check(lake, repo)
         now_ms = self._now_ms()
         old_ms = now_ms - int(grace_s * 1000)
         note = _noted(lake, repo)
@@ -229,8 +228,7 @@ class _Collection:
         lake.blobs(repo).put(RELEASED, msgspec.json.encode(sorted(reached.released - stood_on)))
         report.marked = sum(piece.bytes for piece in live)
         main = lake.branches(repo).get(repo.default_branch)
-        last = Last(uid=repo.uid, born=main.born, seq=main.seq)
-        lake.blobs(repo).put(COLLECTED, msgspec.json.encode(last))
+        tenure.take(lake, repo, born=main.born, seq=main.seq)
         noted = self._each("noted", partial(steps.sort_note, self._stores, self._where, buckets), note.files)
         plan = Plan(self._where, now_ms, old_ms, tuple(sorted(reached.prefixes)), dry_run)
         compare = partial(steps.compare, self._stores, plan, listed, live, list(chain.from_iterable(noted)))
@@ -244,22 +242,9 @@ class _Collection:
         """Take away the files of this run, and of former ones that were killed."""
         blobs, now_ms = self._lake.blobs(self._repo), self._lake.world.now_ms()
         blobs.delete([info.name for info in blobs.list(self._where)])
-        kept = {COLLECTED, RELEASED, *_noted(self._lake, self._repo).files}
+        kept = {tenure.FILE, RELEASED, *_noted(self._lake, self._repo).files}
         old_ms = now_ms - int(GRACE_S * 1000)
         blobs.delete([info.name for info in blobs.list(NOTES) if info.mtime_ms < old_ms and info.name not in kept])
-
-    def _check_records(self) -> None:
-        """ForbiddenError if the place was last collected by other records than these, or by what these will become."""
-        blobs, main = self._lake.blobs(self._repo), self._lake.branches(self._repo).get(self._repo.default_branch)
-        blobs.drop_cached(COLLECTED)
-        data = blobs.get(COLLECTED)
-        last = None if data is None else msgspec.json.decode(data, type=Last)
-        if last and (last.uid != self._repo.uid or (last.born == main.born and last.seq > main.seq)):
-            raise ForbiddenError(
-                Kind.OTHER_RECORDS,
-                f"{blobs.url} was last collected by newer records of {self._repo.name!r}, or by another repository's: "
-                f"what these do not know would go. If these are the only ones by now, delete {COLLECTED} there",
-            )
 
     def _now_ms(self) -> int:
         """By the clock that dates the files: ages told by two clocks would be wrong by what is between them."""

@@ -1,14 +1,16 @@
 """Repositories: create, look up, delete."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
+from esker.engine import tenure
 from esker.engine.commit import NO_METADATA, record_commit
 from esker.engine.lake import Lake
 from esker.engine.protection import check_writable
-from esker.errors import ConflictError, ContentionError, InvalidError, Kind, NotFoundError
+from esker.errors import ConflictError, ContentionError, EskerError, InvalidError, Kind, NotFoundError
 from esker.model import Repository, Staging
 from esker.refs import repositories, stored
 from esker.refs.names import check_branch, check_repository, did_you_mean
@@ -118,8 +120,11 @@ def change_metadata(
 
 
 def delete(lake: Lake, name: str) -> None:
-    """Forget the repository. Its blobs stay where they are."""
-    repositories.delete(lake.kv, get(lake, name))
+    """Forget the repository. Its blobs stay where they are: garbage to one that is created in their place."""
+    repo = get(lake, name)
+    repositories.delete(lake.kv, repo)
+    with suppress(EskerError):  # of a place that is gone, nobody will ask whose it is
+        tenure.leave(lake, repo)
 
 
 def cutting_of(repo: Repository) -> Cutting:
