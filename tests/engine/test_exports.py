@@ -1,6 +1,7 @@
 """Exports: what is in the place afterwards, whatever became of those before, and what is refused."""
 
 import json
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,15 @@ def test_the_manifest_tells_what_is_there(repo: esker.Repo, place: Path) -> None
         "deleted": 0,
         "manifest": f"{place.as_uri()}/{SUCCESS}",
     }
+
+
+def test_nothing_of_a_place_stays_open(repo: esker.Repo, place: Path) -> None:
+    """A server may export to a new place every day."""
+    put(repo, FILES)
+    export(repo, "main", place)
+    export(repo, "main", place, since="main~1")
+    opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+    assert not [path for path in opened if path.startswith(str(place))]
 
 
 def test_done_again_it_copies_only_what_is_missing(repo: esker.Repo, place: Path) -> None:
@@ -228,7 +238,13 @@ def test_the_data_of_a_repository_is_no_place_to_export_to(lake: esker.Lake, rep
     for url in (f"{lake.url}/repo", f"{lake.url}/repo/data/x", lake.url, f"{lake.url}/other/", f"{tmp_path.as_uri()}"):
         with pytest.raises(InvalidError, match="data of repository"):
             exports.start(repo.engine, repo.record, "main", url)
-    for url, ref, since in (("nowhere", "main", ""), ("s3://b/x", "none", ""), ("s3://b/x", "main", "none")):
+    wrong = (
+        ("nowhere", "main", ""),
+        ("memory://x", "main", ""),
+        ("s3://b/x", "none", ""),
+        ("s3://b/x", "main", "none"),
+    )
+    for url, ref, since in wrong:
         with pytest.raises(EskerError):
             exports.start(repo.engine, repo.record, ref, url, since=since)
     assert [*tasks.every(repo.engine, repo.record)] == []

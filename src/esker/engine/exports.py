@@ -17,6 +17,7 @@ The steps are functions of what they are given, as those of `engine.garbage`: do
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, Protocol
@@ -140,6 +141,8 @@ def start(lake: Lake, repo: Repository, ref: str, target: str, *, since: str = "
     rules have let go of what it would read."""
     if prefix:
         check_prefix(prefix)
+    if target.startswith("memory:"):
+        raise InvalidError(Kind.INVALID_ARGUMENT, f"{target} is in the memory of one process: nobody could read it")
     place = elsewhere.address_of(target.rstrip("/") + "/")
     elsewhere.check_elsewhere(lake, place)
     commit = commit_of(lake, repo, ref)
@@ -167,13 +170,12 @@ def export(
     """
     told = task.details_as(Details)
     stores = stores or Here(lake, repo)
-    with tasks.working(lake, repo, task) as work:
+    with tasks.working(lake, repo, task) as work, closing(stores.open(told.target)) as place:
         work.check()
         trees = [None if name is None else lake.commits(repo).get(name).tree for name in (told.commit, told.since)]
         assert trees[0] is not None
         notes = f"{OWN}{_key(repo, told)}/"
         job = Job(trees[0], trees[1], told.prefix, told.target, notes, task.id, lake.settings.threads)
-        place = stores.store(job.target)
         place.put(_CLAIM, task.id.encode())
         place.delete([SUCCESS])
         place.delete([info.name for info in place.list(OWN) if not info.name.startswith((notes, _CLAIM))])
@@ -255,9 +257,9 @@ def delete_part(stores: Stores, job: Job, part: Part) -> int:
     """Delete what a part says was removed: how many."""
     rows, _ = _rows(stores, job, part)
     gone = rows.filter(rows["gone"])["path"].to_pylist()
-    place = stores.store(job.target)
-    _check_claim(place, job)
-    place.delete(gone)
+    with closing(stores.open(job.target)) as place:
+        _check_claim(place, job)
+        place.delete(gone)
     return len(gone)
 
 
@@ -266,20 +268,22 @@ def copy_part(stores: Stores, job: Job, tell: Tell, part: Part) -> Copied:
     rows, note = _rows(stores, job, part)
     if note.num_rows == 0:
         return Copied("")
-    place, name = stores.store(job.target), f"{job.notes}{part.number:06}.parquet"
-    there: dict[str, int] = {}
-    if place.head(name):  # it was done before
-        there = {info.name: info.size for info in _listed(place, part)}
     kept = rows.filter(pc.invert(rows["gone"]))
-    wanted = kept.filter(pa.array([there.get(path) != size for path, size in _pairs(kept)], pa.bool_()))
-    copies = [partial(_copy, stores, job.target, *row) for row in zip(*wanted.drop(["gone"]).columns, strict=True)]
     size = pc.sum(kept["size"]).as_py() or 0
-    told = partial(_told, tell, place, job)
-    told(kept.num_rows - len(copies), size - (pc.sum(wanted["size"]).as_py() or 0))
-    _all(copies, job.threads, told)
-    sink = pa.BufferOutputStream()
-    pq.write_table(note, sink, compression="zstd")
-    place.put(name, memoryview(sink.getvalue()))
+    name = f"{job.notes}{part.number:06}.parquet"
+    with closing(stores.open(job.target)) as place:
+        there: dict[str, int] = {}
+        if place.head(name):  # it was done before
+            there = {info.name: info.size for info in _listed(place, part)}
+        wanted = kept.filter(pa.array([there.get(path) != size for path, size in _pairs(kept)], pa.bool_()))
+        each = zip(*wanted.drop(["gone"]).columns, strict=True)
+        copies = [partial(_copy, stores, place, job.target, *row) for row in each]
+        told = partial(_told, tell, place, job)
+        told(kept.num_rows - len(copies), size - (pc.sum(wanted["size"]).as_py() or 0))
+        _all(copies, job.threads, told)
+        sink = pa.BufferOutputStream()
+        pq.write_table(note, sink, compression="zstd")
+        place.put(name, memoryview(sink.getvalue()))
     return Copied(name, kept.num_rows, size, len(copies))
 
 
@@ -325,7 +329,7 @@ def _listed(place: BlobStore, part: Part) -> Iterator[BlobInfo]:
         yield info
 
 
-def _copy(stores: Stores, target: str, path: pa.Scalar, address: pa.Scalar, size: pa.Scalar) -> int:
+def _copy(stores: Stores, place: BlobStore, target: str, path: pa.Scalar, address: pa.Scalar, size: pa.Scalar) -> int:
     """One object: its size."""
     name, where, expected = path.as_py(), address.as_py(), size.as_py()
     source, own = stores.locate(where)
@@ -333,7 +337,7 @@ def _copy(stores: Stores, target: str, path: pa.Scalar, address: pa.Scalar, size
         stream = source.stream(own)
         if stream is None:
             raise NotFoundError(Kind.BLOB_NOT_FOUND, f"the bytes of {name!r} are gone from {where}: nothing to export")
-        written = stores.store(target).put_stream(name, stream)
+        written = place.put_stream(name, stream)
         if written != expected:
             raise CorruptError(Kind.DAMAGED_FILE, f"{name!r} is {written} bytes at {where}, and should be {expected}")
     return int(expected)
@@ -343,7 +347,7 @@ def _copied_within(stores: Stores, source: BlobStore, own: str, target: str, nam
     """Whether the store could copy it by itself: within one bucket."""
     bucket, key = split_url(f"{source.url}/{own}")
     into, other = split_url(f"{target}/{name}")
-    if bucket != into or target.startswith(("file:", "memory:")):
+    if bucket != into or target.startswith("file:"):
         return False
     return stores.store(bucket).copy(key, other)
 

@@ -71,6 +71,7 @@ class Stores(Protocol):
     def blobs(self) -> BlobStore: ...
     def trees(self) -> Trees: ...
     def store(self, url: str) -> BlobStore: ...
+    def open(self, url: str) -> BlobStore: ...
     def locate(self, address: str) -> tuple[BlobStore, str]: ...
 
 
@@ -95,6 +96,9 @@ class Here:
 
     def store(self, url: str) -> BlobStore:
         return self.lake.store(url)
+
+    def open(self, url: str) -> BlobStore:
+        return self.lake.open_blobs(url)
 
     def locate(self, address: str) -> tuple[BlobStore, str]:
         return self.lake.locate(self.repo, address)

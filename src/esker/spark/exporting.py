@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from esker.engine import exports, repositories
 from esker.engine.exports import Manifest
-from esker.errors import InvalidError, Kind
 from esker.spark.lakes import Opened, opened
 from esker.spark.steps import Counter, OnSpark
 from esker.spark.stores import Place
@@ -49,8 +48,6 @@ def export_objects(
 ) -> Manifest:
     """Copy what is committed on `ref`, or what changed after `since`, to the directory at a URL, under its paths: what
     `Repo.export` does. Executors have to reach the repository's place, and that one."""
-    if target.startswith("memory:"):
-        raise InvalidError(Kind.INVALID_ARGUMENT, f"{target} is in the memory of one process: Spark has several")
     with opened(spark, lake) as engine:
         repo = repositories.get(engine, repository)
         place, run = Place.of(repo), OnSpark(spark, f"esker export of {repository}", small=True)

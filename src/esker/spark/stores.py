@@ -56,6 +56,10 @@ class Place:
         """The store at a URL. Not to be closed."""
         return _store(url)
 
+    def open(self, url: str) -> BlobStore:
+        """A store of the caller's own, to be closed: of URLs that come and go."""
+        return open_blobs(url)
+
     def trees(self) -> Trees:
         """The repository's trees."""
         return _trees(self)
