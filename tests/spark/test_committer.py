@@ -175,6 +175,11 @@ def test_appends_add(spark: SparkSession, table: Table) -> None:
     assert _ids(spark.read.parquet(table.url)) == [*range(30)]
 
 
+def test_a_typo_in_a_branch_is_told_to_readers(spark: SparkSession, repo: str) -> None:
+    with pytest.raises(Exception, match=r"no branch.* 'mian' in .*; did you mean 'main'"):
+        spark.read.parquet(f"lakefs://{repo}/mian/t")
+
+
 def test_what_exists_is_an_error_or_stays_as_the_mode_says(spark: SparkSession, table: Table) -> None:
     _rows(spark, 0, 3).write.mode("error").parquet(table.url)
     before = table.log()

@@ -122,6 +122,8 @@ def test_what_is_not_there_is_not_found(files: Files) -> None:
     for root in ("lakefs://no-such-repo/main/f", files.root.replace("/main/", "/no-such-branch/f")):
         with files.refused(MISSING):
             files.path(root).getFileSystem(files.conf).getFileStatus(files.path(root))
+        with files.refused(MISSING):  # or a typo would look like an empty place
+            files.path(root).getFileSystem(files.conf).exists(files.path(root))
 
 
 def test_a_directory_is_found_among_many_names_that_begin_like_it(files: Files, server: Live) -> None:

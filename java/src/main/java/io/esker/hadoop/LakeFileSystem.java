@@ -107,6 +107,20 @@ public final class LakeFileSystem extends FileSystem {
     return said(() -> status(at));
   }
 
+  /** Of a repository or a ref that is not there, the server's words are raised: else a typo looks like an empty place. */
+  @Override
+  public boolean exists(Path path) throws IOException {
+    try {
+      getFileStatus(path);
+      return true;
+    } catch (FileNotFoundException error) {
+      if (error.getCause() instanceof LakeException) {
+        throw error;
+      }
+      return false;
+    }
+  }
+
   @Override
   public FSDataInputStream open(Path path, int bufferSize) throws IOException {
     Path at = makeQualified(path);
