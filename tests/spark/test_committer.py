@@ -180,6 +180,23 @@ def test_a_typo_in_a_branch_is_told_to_readers(spark: SparkSession, repo: str) -
         spark.read.parquet(f"lakefs://{repo}/mian/t")
 
 
+def test_all_of_a_branch_is_overwritten_only_by_force(spark: SparkSession, server: Live, table: Table) -> None:
+    root = f"lakefs://{table.repo}/main"
+    _rows(spark, 0, 3).write.parquet(table.url)
+    for write in (
+        _rows(spark, 0, 3).write.mode("overwrite").parquet,
+        lambda place: spark.sql(f"INSERT OVERWRITE DIRECTORY '{place}' USING parquet SELECT 1 AS id"),
+    ):
+        for place in (root, f"{root}/"):
+            with pytest.raises(Exception, match="every table in it"):
+                write(place)
+    _rows(spark, 3, 4).write.mode("append").parquet(root)
+    assert table.paths()
+    _rows(spark, 0, 2).write.mode("overwrite").option("esker.force", "true").parquet(root)
+    assert not table.paths()
+    assert _ids(spark.read.parquet(root)) == [0, 1]
+
+
 def test_what_exists_is_an_error_or_stays_as_the_mode_says(spark: SparkSession, table: Table) -> None:
     _rows(spark, 0, 3).write.mode("error").parquet(table.url)
     before = table.log()

@@ -77,6 +77,11 @@ public final class LakeCommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     }
     Configuration conf = context.getConfiguration();
     plan = WritePlan.running(SparkContext.getOrCreate(), path);
+    if (plan.replacesAll() && target().path.isEmpty() && !conf.getBoolean(Publication.FORCE, false)) {
+      throw new IllegalArgumentException(
+          target() + " is all of the branch, and this would replace every table in it: write to a directory, or set "
+              + Publication.FORCE + " to true");
+    }
     try {
       job = LakeJob.start(conf, target(), UUID.randomUUID().toString());
     } catch (IOException error) {
