@@ -1,5 +1,6 @@
 """One run of a command: where the lake is, who asks, how to answer. What it opened is closed when the command ends."""
 
+import logging
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -59,6 +60,7 @@ class Session:
             return Client(http, authorization=authorization)
         from esker.server.app import create_app
 
+        logging.getLogger("esker.server").setLevel(logging.ERROR)  # what the answer tells is not told twice
         app = create_app(self.lake, storage=self.lake_url, directory=None, sources=self.sources, targets=self.targets)
         return Client(WsgiTransport(app))
 
@@ -84,6 +86,11 @@ class Session:
     @cached_property
     def lake_url(self) -> str:
         said = self.settings
+        if not said.lake and said.endpoint:
+            raise InvalidError(
+                Kind.INVALID_ARGUMENT,
+                "this reads the lake itself, past any server: name it by --lake file:///data/lake",
+            )
         if not said.lake:
             raise InvalidError(
                 Kind.INVALID_ARGUMENT,

@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
-from esker.errors import CorruptError, EskerError, InvalidError, Kind, OutcomeUnknownError, UnavailableError
+from esker.errors import (
+    CorruptError,
+    EskerError,
+    ForbiddenError,
+    InvalidError,
+    Kind,
+    OutcomeUnknownError,
+    UnavailableError,
+)
 from esker.stores.kv import ANYTHING, Anything, Guard, Guarded, Item, KVStore, Put, Record, Version
 from esker.world import REAL, World
 
@@ -312,6 +320,11 @@ class SQLiteKV(KVStore):
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return CorruptError(Kind.DAMAGED_FILE, f"{self.path}: {error}")
+        if code == sqlite3.SQLITE_READONLY:
+            return ForbiddenError(
+                Kind.NOT_ALLOWED,
+                f"{self.path} may only be read, and even readers write there: ask for the right to, or ask a server",
+            )
         return UnavailableError(Kind.STORE_UNAVAILABLE, f"{self.path}: {error}")
 
 
