@@ -94,8 +94,8 @@ def test_a_file_in_the_usual_place_is_read_and_one_that_was_named_must_be_there(
         ("version = 1\nhost = 80", "`host` is text, not a whole number"),
         ("version = 1\ncreate_admin = 'yes'", "`create_admin` is true or false, not text"),
         ("version = 1\nsources = 's3://a'", "`sources` is a list of texts, not text"),
-        ("version = 1\nlog_format = 'xml'", '`log_format` is "auto", "json" or "text", not text'),
-        ("version = 1\nstaging = 'x'", '`staging` is "kv" or "lsm", not text'),
+        ("version = 1\nlog_format = 'xml'", '`log_format` is "auto", "json" or "text", not another text'),
+        ("version = 1\nstaging = 'x'", '`staging` is "kv" or "lsm", not another text'),
         ("version = 1\nport =", "cannot be read"),
     ],
 )

@@ -50,8 +50,10 @@ def checked(value: object, name: str, schema: type[msgspec.Struct], where: str, 
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError:
-        got = "another text" if isinstance(value, str) and not strict else _GOT.get(type(value), "something else")
-        raise _wrong(f"{where}: `{name}` is {described(kind)}, not {got}") from None
+        told = described(kind)
+        one_of = isinstance(value, str) and told.startswith('"')
+        got = "another text" if one_of else _GOT.get(type(value), "something else")
+        raise _wrong(f"{where}: `{name}` is {told}, not {got}") from None
 
 
 def described(kind: Any) -> str:

@@ -27,6 +27,8 @@ def test_an_object_is_uploaded_looked_at_and_read_and_is_not_committed_by_that(e
     assert esker.ok("cat", f"lakefs://{place}").out == "id,total\n"
     assert esker.ok("cat", place, "--range", "3-4").out == "to"
     assert esker.ok("cat", place, "--range", "-6").out == "total\n"
+    past = esker.run("cat", place, "--range", "10-20")
+    assert (past.code, "the 9 bytes of 'orders/may.csv'" in past.err) == (2, True)
     assert esker.ok("ls", f"{repo}/main").rows == [["orders/"]]
     assert esker.ok("ls", "-l", f"esker://{repo}/main/orders/").rows[0][0] == "9"
     assert [one["path"] for one in esker.ok("diff", f"{repo}/main", "--json").lines] == ["orders/may.csv"]
@@ -64,6 +66,7 @@ def test_branches_differ_and_are_merged_and_a_conflict_is_shown(esker: Esker, re
 
     tried = esker.run("merge", f"{repo}/dev", "main", "--dry-run", "--json")
     assert tried.code == 4
+    assert tried.err.startswith("1 path in conflict")
     assert [(one["type"], one["path"]) for one in tried.lines] == [("conflict", "b"), ("added", "c")]
     refused = esker.run("merge", f"{repo}/dev", "main")
     assert refused.code == 4
@@ -80,6 +83,7 @@ def test_branches_differ_and_are_merged_and_a_conflict_is_shown(esker: Esker, re
     assert (shown["id"], shown["message"], len(shown["parents"])) == (made["reference"], "dev is done", 2)
     drawn = esker.ok("log", f"{repo}/main", "--graph").out.splitlines()
     assert [line.split("  ")[0] for line in drawn] == ["*", "|-\\", "* |", "| *", "|-/", "*", "*"]
+    assert "--parent 1" in esker.run("revert", f"{repo}/main", "main").err
     esker.ok("branch", "delete", f"{repo}/dev", "--yes")
     assert esker.run("branch", "show", f"{repo}/dev").code == 3
 
@@ -91,6 +95,7 @@ def test_commits_are_reverted_picked_and_branches_moved(esker: Esker, repo: str)
     assert esker.ok("cherry-pick", f"{repo}/main", picked, "-m", "c too", "--json").json["message"] == "c too"
     assert paths(esker, f"{repo}/main") == ["a", "c"]
     esker.ok("revert", f"{repo}/main", "main", "-m", "c no more")
+    assert "nothing to bring" in esker.ok("merge", f"{repo}/main", "main", "--dry-run").err
     assert paths(esker, f"{repo}/main") == ["a"]
     esker.ok("move", f"{repo}/main", "dev", "--yes")
     assert esker.ok("branch", "show", f"{repo}/main", "--json").json["commit_id"] == picked
@@ -98,6 +103,7 @@ def test_commits_are_reverted_picked_and_branches_moved(esker: Esker, repo: str)
     assert esker.ok("tag", "show", f"{repo}/v1", "--json").json == {"id": "v1", "commit_id": first}
     assert [one["id"] for one in esker.ok("tag", "list", repo, "--json").lines] == ["v1"]
     assert paths(esker, f"{repo}/v1") == ["a"]
+    assert "'v1' is a tag" in esker.run("upload", esker.wrote("x"), f"{repo}/v1/x").err
     esker.ok("tag", "delete", f"{repo}/v1", "-y")
     assert esker.run("ls", f"{repo}/v1").code == 3
 
@@ -107,7 +113,8 @@ def test_what_is_staged_is_reset_by_path_by_prefix_and_as_a_whole(esker: Esker, 
         esker.ok("upload", esker.wrote("x", path), f"{repo}/main/{path}")
     esker.ok("reset", f"{repo}/main/a", "-y")
     assert paths(esker, f"{repo}/main") == ["d/1", "d/2", "e"]
-    esker.ok("reset", "-r", f"{repo}/main/d/", "-y")
+    assert esker.ok("reset", f"{repo}/main/d", "-y").err == f"nothing was staged at {repo}/main/d\n"
+    assert esker.ok("reset", "-r", f"{repo}/main/d/", "-y").err == f"dropped what was staged under {repo}/main/d/\n"
     assert paths(esker, f"{repo}/main") == ["e"]
     unasked = esker.run("reset", f"{repo}/main")
     assert unasked.code == 2, "without a terminal there is nobody to ask"
@@ -118,6 +125,7 @@ def test_what_is_staged_is_reset_by_path_by_prefix_and_as_a_whole(esker: Esker, 
 
 def test_what_is_staged_is_set_aside_folded_and_looked_into(esker: Esker, repo: str) -> None:
     esker.ok("upload", esker.wrote("x", "1"), f"{repo}/main/x")
+    assert "the name of a stash" in esker.run("stash", "save", f"{repo}/main", "much later").err
     esker.ok("stash", "save", f"{repo}/main", "later")
     assert paths(esker, f"{repo}/main") == []
     assert [one["id"] for one in esker.ok("stash", "list", f"{repo}/main", "--json").lines] == ["later"]

@@ -50,6 +50,8 @@ def test_settings_are_set_and_forgotten(bare: Esker) -> None:
     assert bare.run("config", "set", "colour", "red").code == 2
     bare.ok("config", "unset", "lake")
     assert "not remembered" in bare.ok("config", "unset", "lake").err
+    asking = bare.run("du", "sales/main", "--endpoint", "http://localhost:1")
+    assert (asking.code, "--lake" in asking.err) == (2, True)
     nowhere = bare.run("repo", "list")
     assert nowhere.code == 2
     assert "--lake" in nowhere.err
@@ -118,7 +120,8 @@ def test_users_are_made_given_roles_and_keys_and_deleted(remote: Esker, server: 
     granted = remote.ok("user", "roles", "ada", "reader:of-*", "--json").json
     assert granted["roles"] == [{"role": "reader", "repositories": "of-*"}]
     assert remote.ok("ls", "of-users/main", **ada).out == ""
-    assert remote.run("branch", "create", "of-users/dev", **ada).code == 5
+    refused = remote.run("branch", "create", "of-users/dev", **ada)
+    assert (refused.code, "takes the role writer:of-users" in refused.err) == (5, True)
     assert remote.run("user", "roles", "ada", "king:*").code == 2
     assert remote.ok("user", "roles", "ada", "--json").json["roles"] == granted["roles"], "it only shows them"
     shown = remote.ok("user", "show", "ada", "--json").json

@@ -137,6 +137,7 @@ def test_what_lies_elsewhere_is_imported(esker: Esker, repo: str, request: pytes
     esker.ok("import", str(elsewhere), f"{repo}/main/listed/", "--inventory", str(listed))
     assert [row["path"] for row in esker.ok("ls", f"{repo}/main/listed/", "--json").lines] == ["listed/1.csv"]
     assert esker.run("import", "--object", one, f"{repo}/main/one.csv", "--inventory", str(listed)).code == 2
+    assert "--object" in esker.run("import", one, f"{repo}/main/one.csv").err
     esker.ok("import", "--object", one, f"{repo}/main/one.csv")
     assert esker.ok("cat", f"{repo}/main/one.csv").out == "1.csv"
     if esker.remote:
@@ -145,7 +146,7 @@ def test_what_lies_elsewhere_is_imported(esker: Esker, repo: str, request: pytes
             (str(elsewhere), "--inventory", str(esker.home / "home/1.csv")),
         ):
             refused = esker.run("import", hidden[0], f"{repo}/main/x/", *hidden[1:])
-            assert refused.code == 5
+            assert (refused.code, "ESKER_SOURCES" in refused.err) == (5, True)
 
 
 def test_what_is_committed_is_exported_and_then_what_changed(
@@ -172,7 +173,7 @@ def test_what_is_committed_is_exported_and_then_what_changed(
     assert states == ["done"] * 4
     if esker.remote:
         refused = esker.run("export", f"{repo}/main", (esker.home / "own").as_uri())
-        assert (refused.code, "may export to" in refused.err) == (5, True)
+        assert (refused.code, "may export to" in refused.err, "--target" in refused.err) == (5, True, True)
     own = esker.run("export", f"{repo}/main", (esker.lake / repo / "data" / "x").as_uri())
     assert own.code == (5 if esker.remote else 2)
 

@@ -72,5 +72,13 @@ class Identity:
         return any(grant.covers(need, repository) for grant in self.grants)
 
 
+def role_for(need: Need, repository: str | None) -> str:
+    """The least role, and where, by which one may do what needs this: `writer:sales`."""
+    if need is Need.OWNER:
+        need, repository = Need.ADMIN, None
+    role = next(role for role in Role if need in _NEEDS[role])
+    return f"{role}:{repository or EVERYWHERE}"
+
+
 OWNER: Final = Identity("owner", (Grant(role=Role.ADMIN, repositories=EVERYWHERE),))
 """Whoever opened the lake's stores in this process, and so needs nobody's leave."""

@@ -133,7 +133,7 @@ def _lake(session: Session, url: str) -> Iterator[Note]:
         yield Note(BAD, "key-value store", _message(error))
         return
     took_ms = 1000 * (REAL.monotonic_s() - begun_s)
-    yield Note(WELL, "key-value store", f"{len(names)} repositories, opened and read in {took_ms:.0f} ms")
+    yield Note(WELL, "key-value store", f"repositories: {len(names)}; opened and read in {took_ms:.0f} ms")
     if directory is not None:
         yield from _disk(directory)
     yield from _store(url)

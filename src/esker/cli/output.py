@@ -108,6 +108,11 @@ def moment(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(" ", "seconds")
 
 
+def counted(count: int, thing: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{count} {thing}{'s' * (count != 1)}"
+
+
 def size(count: int) -> str:
     """For people: three digits and a unit."""
     value = float(count)

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import Any, Final, NamedTuple
 
-from esker.cli.output import Output
+from esker.cli.output import Output, counted
 from esker.cli.places import Place
 from esker.cli.progress import Advance, progress
 from esker.client import Body, Client
@@ -81,9 +81,9 @@ class Result:
             "failed": len(self.failed),
             "bytes": self.bytes,
         }
-        there = f", {self.skipped} were there already" if self.skipped else ""
+        there = f", {self.skipped} there already" if self.skipped else ""
         failed = f", {len(self.failed)} failed" if self.failed else ""
-        self.output.done(document, f"{self.verb} {self.done} files{there}{failed}")
+        self.output.done(document, f"{self.verb} {counted(self.done, 'file')}{there}{failed}")
 
 
 def upload(
@@ -265,8 +265,10 @@ def _run(
                 if result.hopeless:
                     raise result.hopeless
                 pool.submit(one, pair).add_done_callback(over)
-        except BaseException:
+        except BaseException as error:
             pool.shutdown(cancel_futures=True)
+            if isinstance(error, KeyboardInterrupt):
+                result.output.note(f"{result.verb} {counted(result.done, 'file')}: to go on, say the same again")
             raise
 
 

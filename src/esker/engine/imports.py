@@ -244,7 +244,9 @@ def _found(lake: Lake, repo: Repository, source: Source, work: Work) -> Iterator
 
 
 def nothing_below(source: Source) -> InvalidError:
-    listed = f" in the inventory {source.inventory}" if source.inventory else ""
+    listed = (
+        f" in the inventory {source.inventory}" if source.inventory else ": one object is imported as such (--object)"
+    )
     return InvalidError(Kind.INVALID_ADDRESS, f"there is nothing below {source.address}{listed}")
 
 

@@ -34,7 +34,7 @@ LAYERS_MAX: Final = 16
 @metrics.measured("stash")
 def stash(lake: Lake, repo: Repository, branch: str, name: str) -> Stash:
     """Set aside all that is staged. InvalidError if nothing is, ConflictError if the name is taken."""
-    check_tag(name)
+    check_tag(name, "stash")
     protection.check(lake, repo, branch, Action.STAGING_WRITE)
     branches = lake.branches(repo)
     for _ in range(_TRIES_MAX):

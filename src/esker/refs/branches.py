@@ -26,7 +26,7 @@ from esker.errors import (
     UnavailableError,
 )
 from esker.model import CommitID, Token
-from esker.refs import stored
+from esker.refs import stored, tags
 from esker.refs.names import did_you_mean
 from esker.refs.records import RECENT_MAX, Branch
 from esker.stores.kv import KEY_BYTES_MAX, Guard, KVStore, Put, Record, items
@@ -53,6 +53,7 @@ class Branches:
         self._kv = kv
         self._world = world
         self._repository = repository
+        self._uid = uid
         self._partition = f"branches/{uid}"
         self._guards = f"guards/{uid}"
 
@@ -203,7 +204,10 @@ class Branches:
         return self._kv.put_if(self._partition, name.encode(), _ENCODER.encode(changed), found.version, guards)
 
     def _missing(self, name: str) -> NotFoundError:
-        close = did_you_mean(name, (other for other, _ in self.page("", 100)))
+        if tags.find(self._kv, self._uid, name):
+            close = f": {name!r} is a tag, which never changes"
+        else:
+            close = did_you_mean(name, (other for other, _ in self.page("", 100)))
         return NotFoundError(Kind.BRANCH_NOT_FOUND, f"no branch {name!r} in {self._repository!r}{close}")
 
 

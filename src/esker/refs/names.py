@@ -33,8 +33,8 @@ _NOT_IN_TAG: Final = re.compile(r"[\0- \s\x7f/~^:?*\[\\]|\.\.|@\{")
 def check_repository(name: str) -> str:
     """The name, if a repository may have it."""
     if not REPOSITORY_CHARS_MIN <= len(name) <= REPOSITORY_CHARS_MAX:
-        rule = f"is {REPOSITORY_CHARS_MIN} to {REPOSITORY_CHARS_MAX} characters"
-        raise _invalid("repository", name, rule, f"this has {len(name)}")
+        rule = f"has {REPOSITORY_CHARS_MIN} to {REPOSITORY_CHARS_MAX} characters"
+        raise _invalid("repository", name, rule, f"it has {len(name)}")
     if found := _NOT_IN_REPOSITORY.search(name):
         rule = "has only lowercase letters, digits and '-'"
         raise _invalid("repository", name, rule, f"replace {found[0]!r}")
@@ -54,16 +54,17 @@ def check_branch(name: str) -> str:
     return _check_no_commit("branch", name)
 
 
-def check_tag(name: str) -> str:
-    """The name, if a tag may have it: git's rules, and nothing that an expression would read as a modifier."""
-    _check_length("tag", name)
+def check_tag(name: str, kind: str = "tag") -> str:
+    """The name, if a tag may have it: git's rules, and nothing that an expression would read as a modifier. What else
+    is called by these rules is told by its `kind`."""
+    _check_length(kind, name)
     if found := _NOT_IN_TAG.search(name):
         rule = "has no space, control character, '/', '~', '^', ':', '?', '*', '[', '\\', '..' or '@{'"
-        raise _invalid("tag", name, rule, f"replace {found[0]!r}")
+        raise _invalid(kind, name, rule, f"replace {found[0]!r}")
     for end in (".", ".lock", "@", "$"):
         if name.endswith(end):
-            raise _invalid("tag", name, f"does not end with {end!r}", "take it off, or put something behind it")
-    return _check_no_commit("tag", name)
+            raise _invalid(kind, name, f"ends otherwise than with {end!r}", "take it off, or put something behind it")
+    return _check_no_commit(kind, name)
 
 
 def check_ref(text: str) -> str:
@@ -90,12 +91,14 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
 
 def _check_length(kind: str, name: str) -> None:
     if not _is_text(name) or not 0 < len(name.encode()) <= NAME_BYTES_MAX:
-        raise _invalid(kind, name, f"is 1 to {NAME_BYTES_MAX} bytes of UTF-8", "choose another")
+        raise _invalid(kind, name, f"has 1 to {NAME_BYTES_MAX} bytes of UTF-8", "choose another")
 
 
 def _check_no_commit(kind: str, name: str) -> str:
     if is_commit_id(name):
-        raise _invalid(kind, name, "is not 64 hexadecimal digits, which read as a commit", "put something before it")
+        raise _invalid(
+            kind, name, "differs from 64 hexadecimal digits, which read as a commit", "put something before it"
+        )
     return name
 
 

@@ -21,7 +21,7 @@ import msgspec
 from prometheus_client import REGISTRY, CollectorRegistry, Histogram
 
 from esker import activity
-from esker.auth import OWNER, Directory, Identity, Need
+from esker.auth import OWNER, Directory, Identity, Need, role_for
 from esker.engine.lake import Lake
 from esker.errors import ForbiddenError, InvalidError, Kind
 from esker.server import errors, uploads
@@ -145,10 +145,9 @@ class _Passage:
         path = {name: params[number] for name, number in operation.variables}
         repository = path.get("repository")
         if not identity.may(operation.need, repository):
-            where = f" in repository {repository!r}" if repository else ""
             raise ForbiddenError(
                 Kind.NOT_ALLOWED,
-                f"{identity.user!r} may not do this{where}: it takes the right to {operation.need.value}",
+                f"{identity.user!r} may not do this: it takes the role {role_for(operation.need, repository)}",
             )
         request.context.identity = identity
         request.context.path = path

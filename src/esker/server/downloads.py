@@ -75,7 +75,7 @@ def describe(
     part = Part(0, entry.size)
     asked = request.get_header("Range")
     if asked and request.get_header("If-Range") in (None, etag):
-        found = _part(asked, entry.size)
+        found = _part(asked, entry.path, entry.size)
         if found is not None:
             part = found
             response.status = 206
@@ -113,7 +113,7 @@ def _is_known(header: str | None, etag: str) -> bool:
     return header is not None and any(one.strip().removeprefix("W/") in (etag, "*") for one in header.split(","))
 
 
-def _part(header: str, size: int) -> Part | None:
+def _part(header: str, path: str, size: int) -> Part | None:
     """What a Range header asks for; None for the whole, which is also the answer to several ranges. 416 if it asks for
     nothing that is there, or cannot be read.
 
@@ -132,7 +132,9 @@ def _part(header: str, size: int) -> Part | None:
     elif last and last != "-1":
         start, stop = max(0, size - int(last)), size
     else:
-        raise falcon.HTTPRangeNotSatisfiable(size)
+        start = stop = 0
     if start >= stop:
-        raise falcon.HTTPRangeNotSatisfiable(size)
+        raise falcon.HTTPRangeNotSatisfiable(
+            size, description=f"{header[:100]!r} asks for none of the {size} bytes of {path!r}"
+        )
     return Part(start, stop - start)

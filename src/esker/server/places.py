@@ -89,14 +89,19 @@ def relative(repo: Repository, url: str) -> str | None:
 
 
 def check_elsewhere(
-    homes: Iterable[tuple[str, Place]], allowed: Iterable[Place], url: str, may: str = "take objects from"
+    homes: Iterable[tuple[str, Place]], allowed: Iterable[Place], url: str, setting: str = "sources"
 ) -> Place:
-    """The place of bytes that are not this server's own. ForbiddenError unless it is one of those that are `allowed`,
-    InvalidError if it belongs to a repository, by name and place in `homes`: bytes that one repository may delete are
-    no other's to keep."""
+    """The place of bytes that are not this server's own. ForbiddenError unless it is one of those that are `allowed` by
+    the setting; InvalidError if it belongs to a repository, by name and place in `homes`: bytes that one repository may
+    delete are no other's to keep."""
     found = place(url)
     if not any(found.is_below(one) for one in allowed):
-        raise ForbiddenError(Kind.INVALID_ADDRESS, f"{url!r} is not among the places that this server may {may}")
+        may = "take objects from" if setting == "sources" else "export to"
+        raise ForbiddenError(
+            Kind.INVALID_ADDRESS,
+            f"{url!r} is not among the places that this server may {may}: its setting `{setting}` says which "
+            f"(--{setting[:-1]}, ESKER_{setting.upper()})",
+        )
     for name, home in homes:
         if found.is_below(home) or home.is_below(found):
             raise InvalidError(Kind.INVALID_ADDRESS, f"{url!r} is, or holds, data of repository {name!r}")

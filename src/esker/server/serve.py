@@ -10,6 +10,7 @@ Workers that die are started again; workers whose parent died stop. Servers on o
 that they share is in its stores, and the secret key.
 """
 
+import errno
 import multiprocessing
 import os
 import resource
@@ -195,5 +196,6 @@ def _check_free(host: str, port: int) -> None:
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else error
-        message = f"cannot listen on {host} port {port}: {why}; set another port (ESKER_PORT)"
+        other = "port (ESKER_PORT)" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "host (ESKER_HOST)"
+        message = f"cannot listen on {host} port {port}: {why}; set another {other}"
         raise InvalidError(Kind.INVALID_ARGUMENT, message) from None

@@ -7,7 +7,7 @@ import typer
 from esker.cli import arguments, places
 from esker.cli.app import app
 from esker.cli.everywhere import command
-from esker.cli.output import moment, size
+from esker.cli.output import counted, moment, size
 from esker.cli.session import Session
 
 branches = typer.Typer(name="branch", help="Branches: create, list, look into, delete.", no_args_is_help=True)
@@ -77,7 +77,7 @@ def show_branch(session: Session, branch: arguments.BranchPlace) -> None:
         [
             ("branch", found["id"]),
             ("commit", found["commit_id"]),
-            ("staged", f"{len(found['layers'])} layers" if found["layers"] else "nothing"),
+            ("staged", counted(len(found["layers"]), "layer") if found["layers"] else "nothing"),
             *([("compacting since", moment(since))] if since else []),
         ],
     )
@@ -272,13 +272,15 @@ def reset(
     at = places.on_ref(place)
     what = f"under {at}" if recursive and at.path else f"at {at}" if at.path else f"on {at}"
     session.confirm(f"Drop what is staged {what}?", yes=yes)
+    first = next(session.client.uncommitted(at.repo, at.ref, prefix=at.path, most=1), None)
+    was = first and (recursive or not at.path or first["path"] == at.path)
     if not at.path:
         session.client.reset(at.repo, at.ref)
     elif recursive:
         session.client.reset(at.repo, at.ref, prefix=at.path)
     else:
         session.client.reset(at.repo, at.ref, path=at.path)
-    session.output.done({"reset": str(at)}, f"dropped what was staged {what}")
+    session.output.done({"reset": str(at)}, f"{'dropped what' if was else 'nothing'} was staged {what}")
 
 
 @command(app, panel="Repositories and branches")

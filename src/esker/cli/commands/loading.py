@@ -9,7 +9,7 @@ from esker.cli import arguments, places
 from esker.cli.app import app
 from esker.cli.commands.tasks import follow
 from esker.cli.everywhere import command
-from esker.cli.output import moment, size
+from esker.cli.output import counted, moment, size
 from esker.cli.progress import progress
 from esker.cli.session import Session
 from esker.errors import InvalidError, Kind
@@ -74,7 +74,7 @@ def import_(
             Kind.INVALID_ARGUMENT, f"the import failed, and changed nothing: {found['error']['message']}"
         )
     made = found["commit"]["id"]
-    session.output.done(found, f"imported {found['ingested_objects']} objects to {at}: {made[:12]}")
+    session.output.done(found, f"imported {counted(found['ingested_objects'], 'object')} to {at}: {made[:12]}")
 
 
 @command(app, "export", panel="Objects")
@@ -107,7 +107,7 @@ def export(
     told = found["summary"]
     session.output.done(
         told,
-        f"exported {told['objects']} objects, {size(told['bytes'])}, to {url}: {told['copied']} copied, "
+        f"exported {counted(told['objects'], 'object')}, {size(told['bytes'])}, to {url}: {told['copied']} copied, "
         f"{told['deleted']} deleted",
     )
 

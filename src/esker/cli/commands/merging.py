@@ -1,5 +1,7 @@
 """Merge, revert, cherry-pick: changes of other commits, brought to a branch in one of its own."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -9,8 +11,9 @@ from esker.cli.app import app
 from esker.cli.commands.history import change_rows
 from esker.cli.everywhere import command
 from esker.cli.exits import CODES
+from esker.cli.output import counted
 from esker.cli.session import Session
-from esker.errors import ConflictError, Kind
+from esker.errors import ConflictError, InvalidError, Kind
 
 Onto = Annotated[str, typer.Argument(metavar="REF", help="The commit: its id, a tag, main~2.")]
 
@@ -73,20 +76,24 @@ def merge(
 
 def _try(session: Session, at: places.Place, branch: str, strategy: str, most: int | None) -> None:
     """Ends with the code of a conflict if there is one that no strategy decides."""
-    conflicts = 0
+    found = conflicts = 0
 
-    def counted() -> Any:
-        nonlocal conflicts
+    def rows() -> Any:
+        nonlocal found, conflicts
         for one in session.client.diff(at.repo, branch, at.ref, three_dot=True, most=most):
+            found += 1
             conflicts += one["type"] == "conflict"
             yield one
 
-    session.output.listing(("", "path", "size"), change_rows(session, counted()))
+    session.output.listing(("", "path", "size"), change_rows(session, rows()))
+    if not found:
+        session.output.note(f"nothing to bring: {branch} has all of {at.ref}")
+    told = f"{counted(conflicts, 'path')} in conflict"
     if conflicts and not strategy:
-        session.output.note(f"{conflicts} paths are in conflict: change one side, or choose a --strategy")
+        session.output.note(f"{told}: change one side, or choose a --strategy")
         raise typer.Exit(CODES[ConflictError])
     if conflicts:
-        session.output.note(f"{conflicts} paths are in conflict: {strategy} decides them")
+        session.output.note(f"{told}: decided by {strategy}")
 
 
 @command(app, panel="History")
@@ -105,7 +112,8 @@ def revert(
       esker revert sales/main 3f2a91c0 --parent 1
     """
     at = places.whole_ref(branch)
-    session.client.revert(at.repo, at.ref, ref, parent=parent, message=message, allow_empty=allow_empty)
+    with _parent_named():
+        session.client.revert(at.repo, at.ref, ref, parent=parent, message=message, allow_empty=allow_empty)
     made = session.client.commit_of(at.repo, at.ref)
     session.output.done(made, f"reverted {ref} on {at}: {made['id'][:12]}")
 
@@ -124,5 +132,18 @@ def cherry_pick(
       esker cherry-pick sales/main dev~2
     """
     at = places.whole_ref(branch)
-    made = session.client.cherry_pick(at.repo, at.ref, ref, parent=parent, message=message)
+    with _parent_named():
+        made = session.client.cherry_pick(at.repo, at.ref, ref, parent=parent, message=message)
     session.output.done(made, f"picked {ref} onto {at}: {made['id'][:12]}")
+
+
+@contextmanager
+def _parent_named() -> Iterator[None]:
+    """Of a merge, the way out is an option."""
+    try:
+        yield
+    except (ConflictError, InvalidError) as error:
+        if error.kind is not Kind.NEEDS_PARENT:
+            raise
+        told = f"{error.message} (--parent 1 is the branch that it was made on)"
+        raise InvalidError(error.kind, told) from None

@@ -125,9 +125,10 @@ def protect(
         raise InvalidError(Kind.INVALID_ARGUMENT, "protect these branches, or --clear: not both")
     if clear or patterns:
         session.client.protect(name, patterns or ())
-    session.output.listing(
-        ("pattern",), (({"pattern": pattern}, (pattern,)) for pattern in session.client.protected(name))
-    )
+    found = session.client.protected(name)
+    session.output.listing(("pattern",), (({"pattern": pattern}, (pattern,)) for pattern in found))
+    if not found:
+        session.output.note(f"no branch of {name} is protected")
 
 
 @command(repos)

@@ -12,6 +12,7 @@ from esker.cli import arguments, places
 from esker.cli.app import app
 from esker.cli.everywhere import command
 from esker.cli.exits import FOUND
+from esker.cli.output import counted
 from esker.cli.progress import progress
 from esker.cli.session import Session
 
@@ -113,7 +114,7 @@ def fsck(
 
     session.output.listing(("what", "where", "why"), rows())
     if found:
-        session.output.note(f"{found} things are wrong")
+        session.output.note(f"wrong: {counted(found, 'thing')}")
         raise typer.Exit(FOUND)
     session.output.note("nothing is wrong")
 

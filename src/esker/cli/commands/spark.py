@@ -58,3 +58,5 @@ def spark_clean(
     """
     aborted = session.client.clean_jobs(places.repository(repo), older_than_s)
     session.output.listing(("aborted", "branch"), ((one, (one["id"], one["branch"])) for one in aborted))
+    if not aborted:
+        session.output.note("nothing to abort")

@@ -10,6 +10,7 @@ from esker.cli import arguments, places
 from esker.cli.app import app
 from esker.cli.everywhere import command
 from esker.cli.exits import FOUND
+from esker.cli.output import counted
 from esker.cli.session import Session
 from esker.errors import InvalidError, Kind, NotFoundError
 
@@ -177,4 +178,4 @@ def _copy(session: Session, source: str, target: str, recursive: bool) -> None:
         path = end + found["path"].removeprefix(begin)
         session.client.copy(one.repo, one.ref, found["path"], other.ref, path)
         count += 1
-    session.output.done({"copied": count}, f"copied {count} objects to {other}")
+    session.output.done({"copied": count}, f"copied {counted(count, 'object')} to {other}")

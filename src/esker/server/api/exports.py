@@ -10,7 +10,7 @@ def export_objects(call: Call[NoQuery, wire.ExportCreation]) -> wire.TaskInfo:
     """Copy the objects of a ref, or what changed since another, to a plain place: a task, in the task list."""
     body, repo = call.body, call.repo
     place = places.check_elsewhere(
-        call.server.known.homes(), call.server.targets, body.destination.rstrip("/"), "export to"
+        call.server.known.homes(), call.server.targets, body.destination.rstrip("/"), "targets"
     )
 
     def start() -> str:
