@@ -25,8 +25,8 @@ FIGURES: Final[Sequence[tuple[str, str, str]]] = (
     ("server", "stat on a clean branch, against it", "stat over HTTP, as a share of an empty route of the same stack"),
     ("server", "upload of 2,048 MB, against a plain file copy", "a 2 GB upload, as a share of a plain copy's rate"),
     ("server", "memory of a worker meanwhile", "memory of a worker meanwhile"),
-    ("spark", "4000 files, a task each: faster than v1", "4,000 files from Spark: its own committer's time / esker's"),
-    ("spark", "4000 files, a task each: beside the tasks alone", "the same / the tasks alone, which write nothing"),
+    ("spark", "4000 files, a-task-each: faster than v1", "4,000 files from Spark: its own committer's time / esker's"),
+    ("spark", "4000 files, a-task-each: beside the tasks alone", "the same / the tasks alone, which write nothing"),
     ("spark", "planning a read of 4000 partitions", "planning a read of 4,000 partitions"),
 )
 """The program, what it says, and what the README says."""

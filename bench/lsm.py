@@ -106,10 +106,13 @@ def written(staging: Staging, bulk: int, run_s: float) -> Written:
             while time.perf_counter() < end:
                 new = [some_entry(f"{writer}/{number + i}") for i in range(bulk)]
                 start = time.perf_counter()
-                if bulk == 1:
-                    verbs.put(lake, repo, "main", new[0])
-                else:
-                    verbs.write_many(lake, repo, "main", new)
+                try:
+                    if bulk == 1:
+                        verbs.put(lake, repo, "main", new[0])
+                    else:
+                        verbs.write_many(lake, repo, "main", new)
+                except esker.ContentionError:
+                    continue  # without the memstore, so many layers at once: it is not counted, and its time is lost
                 took.append(time.perf_counter() - start)
                 number += bulk
 
