@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from esker.cli.output import Output
 from esker.errors import InvalidError, Kind, NotFoundError
@@ -68,17 +67,14 @@ class Session:
     def lake(self) -> "Lake":
         """The lake itself, opened here."""
         from esker.embedded import open_lake
-        from esker.engine.opening import database_of, directory_of
+        from esker.engine.opening import lacks_database
 
         url, kv = self.lake_url, self.settings.kv or None
-        directory = directory_of(url)
-        if directory is not None and not kv and not self.creates:
-            database = Path(unquote(database_of(url).removeprefix("sqlite://")))
-            if not database.exists():
-                raise NotFoundError(
-                    Kind.REPOSITORY_NOT_FOUND,
-                    f"there is no lake at {url}: `esker repo create` makes one there, or name another by --lake",
-                )
+        if not kv and not self.creates and lacks_database(url):
+            raise NotFoundError(
+                Kind.REPOSITORY_NOT_FOUND,
+                f"there is no lake at {url}: `esker repo create` makes one there, or name another by --lake",
+            )
         opened = open_lake(url, kv=kv)
         self._open.callback(opened.close)
         return opened.engine
