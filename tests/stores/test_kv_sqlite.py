@@ -16,8 +16,9 @@ import pytest
 
 from esker.errors import CorruptError, InvalidError, Kind, OutcomeUnknownError, UnavailableError
 from esker.stores import kv_sqlite
-from esker.stores.kv import Guard, Guarded
+from esker.stores.kv import Guard, Guarded, Record
 from esker.stores.kv_sqlite import SQLiteKV
+from esker.stores.sqlite_log import log_index
 from esker.testing.kv_suite import Connect, GuardedKVSuite, in_forked_child, together, value
 
 CAS_PROCESS = """
@@ -201,9 +202,114 @@ def test_waiting_for_a_lock_is_no_lost_race_but_ends(kv: SQLiteKV, path: Path, m
     assert kv.put_if("p", b"k", b"v", None)
 
 
+@pytest.fixture
+def reads(kv: SQLiteKV, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The keys that `kv` asked SQLite for."""
+    asked: list[bytes] = []
+    ask = kv._get_now
+
+    def counted(partition: str, key: bytes) -> Record | None:
+        asked.append(key)
+        return ask(partition, key)
+
+    monkeypatch.setattr(kv, "_get_now", counted)
+    return asked
+
+
+def test_while_nothing_changes_sqlite_is_asked_once(kv: SQLiteKV, reads: list[bytes]) -> None:
+    kv.put("p", b"k", b"v")
+    first = kv.get("p", b"k")
+    assert first is not None
+    assert [kv.get("p", b"k") for _ in range(10)] == [first] * 10
+    assert [kv.get("p", b"missing") for _ in range(10)] == [None] * 10
+    assert reads == [b"k", b"missing"]
+
+
+def test_after_any_change_sqlite_is_asked_again(kv: SQLiteKV, path: Path, reads: list[bytes]) -> None:
+    other = SQLiteKV(path)
+    for store, key in ((kv, b"k"), (other, b"k"), (other, b"elsewhere"), (kv, b"elsewhere")):
+        for n in range(50):
+            store.put("p", key, b"%d" % n)
+            found = (value(kv, "p", key), value(kv, "p", key), value(other, "p", key))
+            assert found == (b"%d" % n,) * 3
+    kv.delete("p", b"k")
+    assert other.get("p", b"k") is kv.get("p", b"k") is None
+    assert len(reads) == 4 * 50 + 1, "once after each"
+    other.close()
+
+
+def test_a_change_is_seen_across_checkpoints_and_new_logs(kv: SQLiteKV, path: Path) -> None:
+    """A log that is begun again has frames of the same numbers as the last one had."""
+    for n in range(30):
+        SQLiteKV(path).put("p", b"k", b"%d" % n)
+        assert value(kv, "p", b"k") == b"%d" % n
+        with sqlite3.connect(path) as tool:
+            tool.execute("PRAGMA wal_checkpoint(RESTART)")
+        tool.close()
+        assert value(kv, "p", b"k") == b"%d" % n
+
+
+PING_PROCESS = """
+import sys
+from esker.stores.kv_sqlite import SQLiteKV
+kv = SQLiteKV(sys.argv[1])
+for line in sys.stdin:
+    kv.put("p", b"k", line.strip().encode())
+    print(kv.get("p", b"k").value.decode(), flush=True)
+"""
+
+
+def test_what_another_process_was_told_is_written_is_seen(kv: SQLiteKV, path: Path) -> None:
+    command = [sys.executable, "-c", PING_PROCESS, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        for n in range(500):
+            print(n, file=other.stdin, flush=True)
+            assert other.stdout.readline() == f"{n}\n"
+            assert value(kv, "p", b"k") == b"%d" % n
+            assert value(kv, "p", b"k") == b"%d" % n
+        other.stdin.close()
+
+
+def test_large_records_are_not_remembered_and_only_so_many_others_are(kv: SQLiteKV) -> None:
+    kv.put("p", b"large", b"x" * (kv_sqlite.REMEMBERED_BYTES_MAX + 1))
+    kv.get("p", b"large")
+    assert not kv._remembered
+    for n in range(kv_sqlite.REMEMBERED_MAX + 1):
+        kv.get("p", b"%d" % n)
+    assert len(kv._remembered) == 1
+
+
+def test_where_the_index_cannot_be_found_every_read_asks_sqlite(kv: SQLiteKV, path: Path, reads: list[bytes]) -> None:
+    assert log_index(sqlite3.connect(path), path.with_name("another.db")) is None
+    kv._index = None
+    kv.put("p", b"k", b"v")
+    assert value(kv, "p", b"k") == value(kv, "p", b"k") == b"v"
+    assert len(reads) == 2
+
+
+def test_a_store_that_is_closed_while_it_is_read_does_no_harm(path: Path) -> None:
+    def read(store: SQLiteKV) -> None:
+        for _ in range(300):
+            store.get("p", b"k")
+
+    for _ in range(20):
+        store = SQLiteKV(path)
+        store.put("p", b"k", b"v")
+        readers = [threading.Thread(target=read, args=(store,)) for _ in range(4)]
+        for reader in readers:
+            reader.start()
+        store.close()
+        for reader in readers:
+            reader.join()
+        store.close()
+
+
 def test_a_first_write_waits_for_who_has_the_file_to_itself(kv: SQLiteKV, path: Path) -> None:
     """As one does that is first to open it, while it mends the log: for a moment, even reads are locked."""
     kv._idle.pop().close()
+    kv._index = None
     alone = sqlite3.connect(path, isolation_level=None)
     alone.execute("PRAGMA locking_mode = EXCLUSIVE")
     alone.execute("BEGIN IMMEDIATE")

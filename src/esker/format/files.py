@@ -42,10 +42,13 @@ class Shape(NamedTuple):
     statistics: list[str]
 
 
-_DELTA: Final = "DELTA_BYTE_ARRAY"
-RANGE: Final = Shape("range", SCHEMA, ["content_type", "metadata"], {"path": _DELTA}, ["path"])
-LAYER: Final = Shape("layer", CHANGES, ["content_type", "metadata"], {"path": _DELTA}, ["path"])
-METARANGE: Final = Shape("metarange", RANGES, [], {"min": _DELTA, "max": _DELTA}, ["min", "max"])
+_SORTED: Final = "DELTA_BYTE_ARRAY"
+_TEXT: Final = "DELTA_LENGTH_BYTE_ARRAY"
+_NUMBER: Final = "DELTA_BINARY_PACKED"
+_ENTRY: Final = {"path": _SORTED, "address": _TEXT, "size": _NUMBER, "checksum": _TEXT, "mtime": _NUMBER}
+RANGE: Final = Shape("range", SCHEMA, ["content_type", "metadata"], _ENTRY, ["path"])
+LAYER: Final = Shape("layer", CHANGES, ["content_type", "metadata"], _ENTRY, ["path"])
+METARANGE: Final = Shape("metarange", RANGES, [], {"min": _SORTED, "max": _SORTED}, ["min", "max"])
 
 
 def encode(shape: Shape, table: pa.Table, about: dict[str, str]) -> pa.Buffer:

@@ -172,7 +172,8 @@ class _Passage:
             return OWNER
         if operation.need is Need.PUBLIC:
             return _NOBODY
-        return self._directory.identify(request.env.get("HTTP_AUTHORIZATION"), request.cookies)
+        authorization = request.env.get("HTTP_AUTHORIZATION")
+        return self._directory.identify(authorization, {} if authorization else request.cookies)
 
 
 def _told_of(request: falcon.Request, operation: Operation, status: int) -> dict[str, str | int | float]:

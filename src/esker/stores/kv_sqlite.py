@@ -4,6 +4,9 @@
   because its frames may lie in the log, and the next process to open the file would find them there.
 - Reads: each is one statement, read to its end before the call returns, so each sees the newest commit. A cursor left
   open would keep an old snapshot, and a re-read on its connection would acknowledge a lost write.
+- Reads of one record, while nothing in the file has changed: what was read before. The index of its log tells whether
+  anything has (`sqlite_log`), without a call of SQLite: each of those gives up the interpreter, and where many threads
+  want it, one waits longer to get it back than all else takes.
 - Writes take SQLite's one write lock at once (BEGIN IMMEDIATE). Waiting for it is no lost race: they wait for long.
 - Group commit: what threads ask for while a transaction commits goes into the next one together, so that they share
   its fsync. Each write keeps its own outcome. Whoever comes to a quiet store commits at once, alone.
@@ -27,6 +30,7 @@ from esker.errors import (
     UnavailableError,
 )
 from esker.stores.kv import ANYTHING, Anything, Guard, Guarded, Item, KVStore, Put, Record, Version
+from esker.stores.sqlite_log import LogIndex, log_index
 from esker.world import REAL, World
 
 FORMAT_VERSION: Final = 1
@@ -42,6 +46,10 @@ without pause shuts the others out: 3 of 4 wrote one record in 3 s. With this, e
 
 BATCH_MAX: Final = 1000
 """Records of a batch in one transaction: bounds how long a batch keeps others waiting."""
+
+REMEMBERED_MAX: Final = 1000
+REMEMBERED_BYTES_MAX: Final = 8 << 10
+"""Of a record that is remembered until the file changes."""
 
 NETWORK_FILE_SYSTEMS: Final = frozenset(
     {"9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
@@ -95,7 +103,10 @@ class SQLiteKV(KVStore):
         self._leader: _Write[Any] | None = None  # whose thread commits for all; somebody, while any are waiting
         self._writer: sqlite3.Connection | None = None  # the leader's
         self.transactions = 0
+        self._remembered: dict[tuple[str, bytes], tuple[bytes, Record | None]] = {}
+        """With the state of the file that it was read from."""
         self._create()
+        self._index = self._find_index()
 
     def close(self) -> None:
         if self._writer is not None:
@@ -103,8 +114,23 @@ class SQLiteKV(KVStore):
             self._writer = None
         while self._idle:
             self._idle.pop().close()
+        self._index = None
 
     def _get(self, partition: str, key: bytes) -> Record | None:
+        self._check_process()
+        index = self._index
+        before = index.state() if index else b""
+        known = self._remembered.get((partition, key))
+        if known is not None and known[0] == before:
+            return known[1]
+        found = self._get_now(partition, key)
+        if index and before == index.state() != b"" and (found is None or len(found.value) <= REMEMBERED_BYTES_MAX):
+            if len(self._remembered) >= REMEMBERED_MAX:
+                self._remembered.clear()
+            self._remembered[partition, key] = before, found
+        return found
+
+    def _get_now(self, partition: str, key: bytes) -> Record | None:
         rows = self._read(_GET, (partition, key))
         return Record(*rows[0]) if rows else None
 
@@ -280,6 +306,15 @@ class SQLiteKV(KVStore):
             db.close()
             raise
         self._idle.append(db)
+
+    def _find_index(self) -> LogIndex | None:
+        db = self._connect()
+        try:
+            db.execute("SELECT 1 FROM kv LIMIT 1").fetchall()  # only now is the index in memory
+        except sqlite3.Error as error:
+            db.close()
+            raise self._failed(error) from error
+        return log_index(db, self.path)
 
     def _is_ours(self, db: sqlite3.Connection) -> bool:
         """False for an empty file. Anything else that is not ours is refused, untouched."""

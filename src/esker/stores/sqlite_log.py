@@ -1,0 +1,49 @@
+"""Whether a SQLite database has changed, told without a call of SQLite: by the index of its write-ahead log, which all
+processes that have the database open share in memory.
+
+The index begins with a header in two equal copies: a counter of transactions, the number of the log's frames, the salts
+and checksum of the last of them (https://www.sqlite.org/walformat.html, 2.2). A COMMIT is seen by others when, and only
+when, it has written a new header; that is before it returns. So whoever finds the header as it was, and whole, would
+read what they read then.
+"""
+
+import sqlite3
+from contextlib import suppress
+from ctypes import Array, c_char
+from pathlib import Path
+from typing import Final
+
+_COPY_BYTES: Final = 48
+_HEADER: Final = c_char * (2 * _COPY_BYTES)
+_FILE: Final = "-shm"
+
+
+class LogIndex:
+    """The header of a log's index. Shared by threads; `db` is its own, and keeps the index in memory as long as anybody
+    holds this."""
+
+    def __init__(self, db: sqlite3.Connection, address: int) -> None:
+        self._db = db
+        self._header: Array[c_char] = _HEADER.from_address(address)
+
+    def __del__(self) -> None:
+        self._db.close()
+
+    def state(self) -> bytes:
+        """What differs after every change; empty while one is being made."""
+        header: bytes = self._header.raw
+        return header if header[:_COPY_BYTES] == header[_COPY_BYTES:] else b""
+
+
+def log_index(db: sqlite3.Connection, path: Path) -> LogIndex | None:
+    """The index of `path`, which `db` has open and has read: `db` is given away. None, and `db` is closed, where this
+    system does not tell what is where in memory."""
+    file = f"{path.resolve()}{_FILE}"
+    with suppress(OSError):
+        mapped = Path("/proc/self/maps").read_text()
+        for line in mapped.splitlines():
+            addresses, _, offset, _, _, *named = line.split(maxsplit=5)
+            if named == [file] and int(offset, 16) == 0:
+                return LogIndex(db, int(addresses.partition("-")[0], 16))
+    db.close()
+    return None
