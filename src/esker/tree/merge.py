@@ -139,9 +139,9 @@ def _decide(strategy: Strategy, dest: pa.Table, deltas: pa.Table) -> Decision:
     present, at = _find(dest, deltas)
     there = dest.take(at)
     was, deleted = bools(deltas["was"]), bools(deltas["tombstone"])
-    dest_is_base = np.where(was, present & _same(there, "", deltas, "was_", WHOLE_ROW), ~present)
-    source_same = was & ~deleted & _same(deltas, "", deltas, "was_", IDENTITY)
     dest_same = was & present & _same(there, "", deltas, "was_", IDENTITY)
+    dest_is_base = np.where(was, dest_same & _same(there, "", deltas, "was_", _ASIDE), ~present)
+    source_same = was & ~deleted & _same(deltas, "", deltas, "was_", IDENTITY)
     both_same = np.where(deleted, ~present, present & _same(there, "", deltas, "", IDENTITY))
     takes = dest_is_base | (dest_same & ~source_same)
     conflict = ~(takes | source_same | both_same)
@@ -165,5 +165,8 @@ def _same(one: pa.Table, one_prefix: str, other: pa.Table, other_prefix: str, co
     found = np.ones(one.num_rows, dtype=bool)
     for name in columns:
         equal = pc.equal(one[one_prefix + name], other[other_prefix + name])
-        found &= bools(pc.fill_null(equal, False))
+        found &= bools(pc.fill_null(equal, False) if equal.null_count else equal)
     return found
+
+
+_ASIDE: Final = tuple(name for name in WHOLE_ROW if name not in IDENTITY)
