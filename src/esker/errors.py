@@ -79,6 +79,7 @@ class Kind(StrEnum):
     RELEASED = "released"
     OTHER_RECORDS = "other-records"
     JOB_PUBLISHED = "job-published"
+    TASK_STOPPED = "task-stopped"
 
 
 class EskerError(Exception):

@@ -178,6 +178,25 @@ def test_what_is_committed_is_exported_and_then_what_changed(
     assert own.code == (5 if esker.remote else 2)
 
 
+def test_a_task_that_fails_ends_the_command_with_the_code_of_its_error(
+    esker: Esker, repo: str, request: pytest.FixtureRequest
+) -> None:
+    place = esker.home / "place"
+    if esker.remote:
+        place = request.getfixturevalue("server").elsewhere / f"place of {repo}"
+    esker.ok("upload", esker.wrote("file", "content"), f"{repo}/main/a")
+    esker.ok("commit", f"{repo}/main", "-m", "a")
+    (stored,) = (file for file in (esker.lake / repo).rglob("*") if file.is_file() and file.read_bytes() == b"content")
+    stored.write_bytes(b"less")
+    damaged = esker.run("export", f"{repo}/main", place)
+    assert (damaged.code, "should be 7" in damaged.err) == (11, True)
+    stored.unlink()
+    gone = esker.run("export", f"{repo}/main", place)
+    assert (gone.code, "are gone" in gone.err) == (3, True)
+    told = {task["error_kind"]: task["error_status"] for task in esker.ok("task", "list", repo, "--json").lines}
+    assert told == {"damaged-file": 500, "blob-not-found": 404}
+
+
 def test_garbage_is_collected_where_the_lake_is_opened_and_by_a_server(esker: Esker, repo: str) -> None:
     esker.ok("upload", esker.wrote("file", "x"), f"{repo}/main/a")
     esker.ok("commit", f"{repo}/main", "-m", "a")

@@ -1,5 +1,6 @@
 """The task list: what work says of itself, what others see of it, and what is forgotten."""
 
+import msgspec
 import pytest
 
 from esker.engine import tasks
@@ -36,15 +37,20 @@ def test_what_ends_well_is_done_and_keeps_its_counts_and_summary(setup: Setup) -
 
 
 @pytest.mark.parametrize(
-    ("error", "state", "said"),
+    ("error", "state", "said", "noted"),
     [
-        (InvalidError(Kind.INVALID_ARGUMENT, "not so"), TaskState.FAILED, "not so"),
-        (ValueError("oops"), TaskState.FAILED, "mistake"),
-        (KeyboardInterrupt(), TaskState.CANCELLED, "interrupted"),
+        (
+            InvalidError(Kind.INVALID_ARGUMENT, "not so"),
+            TaskState.FAILED,
+            "not so",
+            ("invalid-argument", "InvalidError"),
+        ),
+        (ValueError("oops"), TaskState.FAILED, "mistake", ("outcome-unknown", "OutcomeUnknownError")),
+        (KeyboardInterrupt(), TaskState.CANCELLED, "interrupted", ("task-cancelled", "ConflictError")),
     ],
 )
 def test_what_raises_has_failed_and_the_error_goes_on(
-    setup: Setup, error: BaseException, state: TaskState, said: str
+    setup: Setup, error: BaseException, state: TaskState, said: str, noted: tuple[str, str]
 ) -> None:
     def fail() -> None:
         with tasks.running(setup.lake, setup.repo, "gc") as work:
@@ -56,6 +62,15 @@ def test_what_raises_has_failed_and_the_error_goes_on(
     (found,) = tasks.every(setup.lake, setup.repo)
     assert (found.state, found.progress) == (state, {"listed": 1})
     assert said in found.error
+    assert (found.error_kind, found.error_class) == noted
+
+
+def test_a_record_that_tells_no_kind_of_its_error_is_read(setup: Setup) -> None:
+    """As it was written before kinds were kept."""
+    older = {"id": "x", "kind": "gc", "started_ms": 1, "seen_ms": 2, "state": "failed", "error": "no"}
+    setup.lake.kv.put(f"tasks/{setup.repo.uid}", b"x", msgspec.msgpack.encode(older))
+    found = tasks.get(setup.lake, setup.repo, "x")
+    assert (found.error, found.error_kind, found.error_class) == ("no", "", "")
 
 
 def test_signs_of_life_are_rare_however_much_there_is_to_tell(setup: Setup, clock: Clock) -> None:
@@ -94,6 +109,7 @@ def test_who_is_silent_is_taken_for_dead_until_it_speaks(setup: Setup, clock: Cl
     clock.ms += SILENT_MS + 1
     assert tasks.get(lake, repo, task.id).state is TaskState.FAILED
     assert "start it again" in tasks.get(lake, repo, task.id).error
+    assert tasks.get(lake, repo, task.id).error_kind == "task-stopped"
     tasks.update(lake, repo, task.id, listed=3)
     assert tasks.get(lake, repo, task.id).state is TaskState.RUNNING
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from esker.client.failures import failure
+from esker.client.failures import error_of, failure
 from esker.client.transport import Answer, Body, LostError, Transport
 from esker.errors import (
     ContentionError,
@@ -224,8 +224,7 @@ class Client:
             for line in _lines(answer.chunks):
                 said = _document(msgspec.json.decode(line))
                 if "error" in said:
-                    error = msgspec.json.encode(said["error"])
-                    raise failure(Answer(said["status"], {}, iter((error,)), answer.close), reads=True)
+                    raise error_of(said["status"], said["error"], reads=True)
                 if said.get("done"):
                     return
                 yield said
@@ -461,9 +460,6 @@ class Client:
 
     def import_status(self, repo: str, branch: str, name: str) -> Document:
         return _document(self.call("GET", "repositories", repo, "branches", branch, "import", query={"id": name}))
-
-    def cancel_import(self, repo: str, branch: str, name: str) -> None:
-        self.call("DELETE", "repositories", repo, "branches", branch, "import", query={"id": name})
 
     def start_export(self, repo: str, ref: str, destination: str, *, since: str = "", prefix: str = "") -> str:
         body = {"destination": destination, "since": since, "prefix": prefix}

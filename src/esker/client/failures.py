@@ -1,5 +1,6 @@
 """From an answer that tells of an error back to the class that the server raised: the status is the class."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -37,14 +38,18 @@ _CLASSES: Final[dict[int, tuple[type[EskerError], Kind]]] = {
 
 def failure(answer: Answer, *, reads: bool) -> EskerError:
     """The error that an answer tells of. `reads`: it was asked by a request that changes nothing."""
-    said = _document(answer)
+    return error_of(answer.status, _document(answer), reads=reads)
+
+
+def error_of(status: int, said: Mapping[str, Any], *, reads: bool) -> EskerError:
+    """The same, of one that was told otherwise than by an answer of its own."""
     kind = _kind(said.get("kind"))
-    message = str(said.get("message") or f"the server answered {answer.status}")
-    if answer.status == 500 and kind:
+    message = str(said.get("message") or f"the server answered {status}")
+    if status == 500 and kind:
         return CorruptError(kind, message)
-    if answer.status in _CLASSES:
-        found, default = _CLASSES[answer.status]
-    elif answer.status < 500 or answer.status == 501:
+    if status in _CLASSES:
+        found, default = _CLASSES[status]
+    elif status < 500 or status == 501:
         found, default = InvalidError, Kind.INVALID_ARGUMENT
     elif reads:
         found, default = UnavailableError, Kind.STORE_UNAVAILABLE

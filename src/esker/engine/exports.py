@@ -150,7 +150,8 @@ def start(lake: Lake, repo: Repository, ref: str, target: str, *, since: str = "
     details = Details(ref=ref, commit=commit, since=before, prefix=prefix, target=target.rstrip("/"))
     read = (commit,) if before is None else (commit, before)
     make = partial(tasks.start, lake, repo, KIND, about=f"{ref} to {target}", commits=read, details=details)
-    return releases.build_on(lake, repo, read, make, lambda task: tasks.fail(lake, repo, task.id, "let go of"))
+    let_go = NotFoundError(Kind.RELEASED, "let go of")
+    return releases.build_on(lake, repo, read, make, lambda task: tasks.fail(lake, repo, task.id, let_go))
 
 
 @metrics.measured("export")

@@ -18,7 +18,15 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from esker.engine.lake import Lake
-from esker.errors import ConflictError, ContentionError, EskerError, Kind, NotFoundError
+from esker.errors import (
+    ConflictError,
+    ContentionError,
+    EskerError,
+    Kind,
+    NotFoundError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
 from esker.model import CommitID, Repository
 from esker.refs import stored
 from esker.refs.names import did_you_mean
@@ -64,6 +72,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     progress: dict[str, int] = {}
     summary: dict[str, int | str] = {}
     error: str = ""
+    error_kind: str = ""
+    """Of the error: text, since whoever failed may know more kinds."""
+    error_class: str = ""
+    """The name of its class, which is the remedy. Records made before it was kept have neither."""
     commits: tuple[CommitID, ...] = ()
     """What it reads: kept as long as it runs, whatever becomes of refs."""
     details: dict[str, Any] = {}
@@ -157,9 +169,10 @@ def finish(lake: Lake, repo: Repository, name: str, summary: Mapping[str, int | 
     return _end(lake, repo, name, TaskState.DONE, summary=dict(summary))
 
 
-def fail(lake: Lake, repo: Repository, name: str, error: str, *, was_cancelled: bool = False) -> Task:
+def fail(lake: Lake, repo: Repository, name: str, error: EskerError) -> Task:
     """It is over, and not done."""
-    return _end(lake, repo, name, TaskState.CANCELLED if was_cancelled else TaskState.FAILED, error=error)
+    state = TaskState.CANCELLED if error.kind is Kind.TASK_CANCELLED else TaskState.FAILED
+    return _end(lake, repo, name, state, **_told(error))
 
 
 class Work:
@@ -208,25 +221,25 @@ def working(lake: Lake, repo: Repository, task: Task) -> Iterator[Work]:
     try:
         yield work
     except EskerError as error:
-        stopped = error.kind is Kind.TASK_CANCELLED
-        _end_of(work, lake, repo, "cancelled" if stopped else error.message, was_cancelled=stopped)
+        _end_of(work, lake, repo, error)
         raise
     except Exception:
-        _end_of(work, lake, repo, f"the {task.kind} failed by a mistake of esker's own: see the log")
+        message = f"the {task.kind} failed by a mistake of esker's own: see the log"
+        _end_of(work, lake, repo, OutcomeUnknownError(message=message))
         raise
-    except BaseException:  # interrupted
-        _end_of(work, lake, repo, "interrupted", was_cancelled=True)
+    except BaseException:
+        _end_of(work, lake, repo, ConflictError(Kind.TASK_CANCELLED, "interrupted"))
         raise
     else:
         _note_counts(work, lake, repo)
         work.task = finish(lake, repo, task.id, work.summary)
 
 
-def _end_of(work: Work, lake: Lake, repo: Repository, error: str, *, was_cancelled: bool = False) -> None:
+def _end_of(work: Work, lake: Lake, repo: Repository, error: EskerError) -> None:
     """Note how it ended, if the store lets us: the error itself is what matters more."""
     try:
         _note_counts(work, lake, repo)
-        work.task = fail(lake, repo, work.task.id, error, was_cancelled=was_cancelled)
+        work.task = fail(lake, repo, work.task.id, error)
     except EskerError:
         return
 
@@ -265,8 +278,12 @@ def _shown(lake: Lake, task: Task) -> Task:
     """As failed, if whoever does it is silent."""
     if task.over or lake.world.now_ms() - task.seen_ms <= SILENT_MS:
         return task
-    error = f"the process that ran this {task.kind} stopped: start it again"
-    return msgspec.structs.replace(task, state=TaskState.FAILED, error=error)
+    error = UnavailableError(Kind.TASK_STOPPED, f"the process that ran this {task.kind} stopped: start it again")
+    return msgspec.structs.replace(task, state=TaskState.FAILED, **_told(error))
+
+
+def _told(error: EskerError) -> dict[str, str]:
+    return {"error": error.message, "error_kind": error.kind.value, "error_class": type(error).__name__}
 
 
 def _decode(name: str, value: bytes) -> Task:

@@ -39,6 +39,9 @@ STATUSES: Final[dict[type[EskerError], int]] = {
 }
 """401 says who are you, 403 that is not for you. 504: a retry may do it twice, so it is not to be mistaken for 503."""
 
+NAMED_STATUSES: Final = {kind.__name__: status for kind, status in STATUSES.items()}
+"""By the names of classes, as records keep them."""
+
 KIND_STATUSES: Final = {Kind.BLOB_NOT_FOUND: 410}
 """The object is there, and its bytes are gone."""
 

@@ -287,6 +287,10 @@ class Task(Body):
     progress: dict[str, int]
     summary: dict[str, int | str]
     error: str | None = None
+    error_kind: str | None = None
+    """Stable, for programs to go by."""
+    error_status: int | None = None
+    """What a request would have been answered with that failed so."""
 
 
 class TaskList(Body):

@@ -1,7 +1,7 @@
 """What comes to a lake by other ways: imports of what lies elsewhere, and jobs."""
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import typer
 
@@ -10,15 +10,11 @@ from esker.cli.app import app
 from esker.cli.commands.tasks import follow
 from esker.cli.everywhere import command
 from esker.cli.output import counted, moment, size
-from esker.cli.progress import progress
 from esker.cli.session import Session
 from esker.errors import InvalidError, Kind
-from esker.world import REAL
 
 jobs = typer.Typer(name="jobs", help="Jobs: many files, published in one commit.", no_args_is_help=True)
 app.add_typer(jobs, rich_help_panel="Objects")
-
-_POLL_S: Final = 0.2
 
 
 @command(app, "import", panel="Objects")
@@ -48,7 +44,8 @@ def import_(
 ) -> None:
     """Take in objects that lie elsewhere, without their bytes, in a commit of its own.
 
-    They are put in the place of all that was below the path. A server takes them from where its ESKER_SOURCES allows.
+    They are put in the place of all that was below the path; an import that fails changes nothing. A server takes them
+    from where its ESKER_SOURCES allows.
 
     \b
       esker import s3://landing/orders/ sales/main/orders/ -m "orders as they landed"
@@ -64,15 +61,8 @@ def import_(
     session.sources = (url, *([location["inventory"]] if inventory else []))
     text = message or f"Import {url}"
     name = session.client.start_import(at.repo, at.ref, [location], text, arguments.metadata(meta))
-    try:
-        found = _wait(session, at, name)
-    except KeyboardInterrupt:
-        session.client.cancel_import(at.repo, at.ref, name)
-        raise
-    if found.get("error"):
-        raise InvalidError(
-            Kind.INVALID_ARGUMENT, f"the import failed, and changed nothing: {found['error']['message']}"
-        )
+    follow(session, at.repo, name, "objects", _objects)
+    found = session.client.import_status(at.repo, at.ref, name)
     made = found["commit"]["id"]
     session.output.done(found, f"imported {counted(found['ingested_objects'], 'object')} to {at}: {made[:12]}")
 
@@ -103,7 +93,7 @@ def export(
     url = target if "://" in target else Path(target).absolute().as_uri()
     session.targets = (url,)
     name = session.client.start_export(at.repo, at.ref, url, since=since, prefix=at.path)
-    found = follow(session, at.repo, name, "objects", lambda progress: progress.get("objects", 0))
+    found = follow(session, at.repo, name, "objects", _objects)
     told = found["summary"]
     session.output.done(
         told,
@@ -112,16 +102,8 @@ def export(
     )
 
 
-def _wait(session: Session, at: places.Place, name: str) -> dict[str, Any]:
-    seen = 0
-    with progress(session.output, "objects") as advance:
-        while True:
-            found = session.client.import_status(at.repo, at.ref, name)
-            if found["completed"] or found.get("error"):
-                return found
-            advance(found["ingested_objects"] - seen, 0)
-            seen = found["ingested_objects"]
-            REAL.sleep(_POLL_S)
+def _objects(progress: dict[str, int]) -> int:
+    return progress.get("objects", 0)
 
 
 @command(jobs, "list")

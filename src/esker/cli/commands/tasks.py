@@ -11,7 +11,7 @@ from esker.cli.everywhere import command
 from esker.cli.output import moment
 from esker.cli.progress import progress
 from esker.cli.session import Session
-from esker.errors import InvalidError, Kind
+from esker.errors import EskerError
 from esker.world import REAL
 
 tasks = typer.Typer(name="task", help="Long work: imports, exports, garbage collections.", no_args_is_help=True)
@@ -81,8 +81,18 @@ def follow(session: Session, repo: str, task: str, what: str, count: Callable[[d
         session.client.cancel_task(repo, task)
         raise
     if found["state"] != "done":
-        raise InvalidError(Kind.INVALID_ARGUMENT, f"task {task} {found['state']}: {found.get('error') or ''}")
+        raise _failure(found)
     return found
+
+
+def _failure(task: dict[str, Any]) -> EskerError:
+    """As if the request that began it had failed so. What an older server tells no status of is taken for the caller's
+    to mend."""
+    from esker.client.failures import error_of
+
+    how = "was cancelled" if task["state"] == "cancelled" else f"failed: {task['error']}"
+    said = {"kind": task.get("error_kind"), "message": f"task {task['id']} {how}"}
+    return error_of(task.get("error_status") or 400, said, reads=False)
 
 
 def _said(task: dict[str, Any]) -> str:

@@ -39,7 +39,7 @@ def prepare_commits_status(call: Call[PreparedQuery, None]) -> wire.GarbageColle
         completed=task.over,
         update_time=datetime.fromtimestamp(task.seen_ms / 1000, UTC),
         result=_prepared(repo, task) if task.state is TaskState.DONE else None,
-        error=wire.Error(message=task.error) if task.error else None,
+        error=wire.Error(message=task.error, kind=task.error_kind or None) if task.error else None,
     )
 
 

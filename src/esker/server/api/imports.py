@@ -77,7 +77,7 @@ def _status(call: Call[Any, Any], repo: Repository, task: Task) -> wire.ImportSt
         ingested_objects=task.progress.get("objects", 0),
         metarange_id=str(tree) if tree else None,
         commit=commit_of(call.lake, repo, CommitID(str(commit))) if commit else None,
-        error=wire.Error(message=task.error) if task.error else None,
+        error=wire.Error(message=task.error, kind=task.error_kind or None) if task.error else None,
     )
 
 

@@ -6,6 +6,7 @@ from esker.auth import Need
 from esker.engine import tasks
 from esker.server import wire
 from esker.server.call import Call, NoQuery, Operation
+from esker.server.errors import NAMED_STATUSES
 from esker.server.paging import PageQuery, pagination
 
 
@@ -42,6 +43,8 @@ def _task(task: tasks.Task) -> wire.Task:
         progress=task.progress,
         summary=task.summary,
         error=task.error or None,
+        error_kind=task.error_kind or None,
+        error_status=NAMED_STATUSES.get(task.error_class),
     )
 
 
