@@ -3,11 +3,13 @@
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from esker.cli.output import lasted
 from tests import services
 from tests.cli.program import COMMAND, Esker
 from tests.server.live import Live
@@ -195,6 +197,31 @@ def test_a_task_that_fails_ends_the_command_with_the_code_of_its_error(
     assert (gone.code, "are gone" in gone.err) == (3, True)
     told = {task["error_kind"]: task["error_status"] for task in esker.ok("task", "list", repo, "--json").lines}
     assert told == {"damaged-file": 500, "blob-not-found": 404}
+
+
+def test_a_task_is_told_in_words_and_units(esker: Esker, repo: str, request: pytest.FixtureRequest) -> None:
+    place = esker.home / "place"
+    if esker.remote:
+        place = request.getfixturevalue("server").elsewhere / f"place of {repo}"
+    esker.ok("upload", esker.wrote("file", "x" * 2048), f"{repo}/main/a")
+    esker.ok("commit", f"{repo}/main", "-m", "a")
+    esker.ok("export", f"{repo}/main", place)
+    esker.ok("gc", "run", repo, "--dry-run")
+    collected, exported = esker.ok("task", "list", repo).rows
+    task, kind, about, *told, started, took, error = exported
+    assert (kind, about, error) == ("export", f"main to {place.as_uri()}", "")
+    assert told == ["done", "objects 1, bytes 2 KiB"]
+    assert datetime.fromisoformat(started).tzinfo
+    assert took.endswith(" s")
+    shown = esker.ok("task", "show", repo, task).out
+    assert {"done: objects 1, bytes 2 KiB", f"took: {took}", "copied: 1"} <= set(shown.splitlines())
+    shown = esker.ok("task", "show", repo, collected[0]).out
+    assert {"dry run: yes", "dead bytes: 0 B"} <= set(shown.splitlines())
+
+
+@pytest.mark.parametrize(("ms", "expected"), [(250, "0.25 s"), (200_000, "3 min 20 s"), (7_500_000, "2 h 5 min")])
+def test_how_long_something_took_is_told_in_two_units_at_most(ms: int, expected: str) -> None:
+    assert lasted(ms) == expected
 
 
 def test_garbage_is_collected_where_the_lake_is_opened_and_by_a_server(esker: Esker, repo: str) -> None:

@@ -108,6 +108,15 @@ def moment(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(" ", "seconds")
 
 
+def lasted(ms: int) -> str:
+    """How long: `0.25 s`, `3 min 20 s`, `2 h 5 min`."""
+    minutes, seconds = divmod(ms // 1000, 60)
+    if not minutes:
+        return f"{ms / 1000:.3g} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
 def counted(count: int, thing: str) -> str:
     """`1 file`, `2 files`."""
     return f"{count} {thing}{'s' * (count != 1)}"

@@ -8,7 +8,7 @@ import typer
 from esker.cli import arguments, places
 from esker.cli.app import app
 from esker.cli.everywhere import command
-from esker.cli.output import moment
+from esker.cli.output import lasted, moment, size
 from esker.cli.progress import progress
 from esker.cli.session import Session
 from esker.errors import EskerError
@@ -31,10 +31,22 @@ def list_tasks(session: Session, repo: arguments.Repo) -> None:
     """
     found = sorted(session.client.tasks(places.repository(repo)), key=lambda one: -int(one["started_ms"]))
     rows = (
-        (one, (one["id"], one["kind"], one["about"], one["state"], moment(one["started_ms"] // 1000), _said(one)))
+        (
+            one,
+            (
+                one["id"],
+                one["kind"],
+                one["about"],
+                _state(one),
+                _done(one),
+                moment(one["started_ms"] // 1000),
+                _lasted(one),
+                one.get("error") or "",
+            ),
+        )
         for one in found
     )
-    session.output.listing(("task", "kind", "", "state", "started", "so far"), rows)
+    session.output.listing(("task", "kind", "", "state", "done", "started", "took", "error"), rows)
 
 
 @command(tasks)
@@ -45,12 +57,19 @@ def show(session: Session, repo: arguments.Repo, task: Task) -> None:
       esker task show sales 3f2a91c05be1
     """
     found = session.client.task(places.repository(repo), task)
-    facts = [("task", found["id"]), ("kind", found["kind"]), ("about", found["about"]), ("state", found["state"])]
-    facts += [("started", moment(found["started_ms"] // 1000)), ("last seen", moment(found["seen_ms"] // 1000))]
-    if found.get("error"):
-        facts.append(("error", found["error"]))
-    facts += [*found["progress"].items(), *found["summary"].items()]
-    session.output.thing(found, facts)
+    facts = (
+        ("task", found["id"]),
+        ("kind", found["kind"]),
+        ("about", found["about"]),
+        ("state", _state(found)),
+        ("started", moment(found["started_ms"] // 1000)),
+        ("took", _lasted(found)),
+        ("last seen", "" if found["state"] == "done" else moment(found["seen_ms"] // 1000)),
+        ("done", _done(found)),
+        ("error", found.get("error") or ""),
+        *(_fact(name, value) for name, value in found["summary"].items()),
+    )
+    session.output.thing(found, (fact for fact in facts if fact[1]))
 
 
 @command(tasks)
@@ -95,7 +114,29 @@ def _failure(task: dict[str, Any]) -> EskerError:
     return error_of(task.get("error_status") or 400, said, reads=False)
 
 
-def _said(task: dict[str, Any]) -> str:
-    if task.get("error"):
-        return str(task["error"])
-    return ", ".join(f"{name} {count}" for name, count in (task["summary"] or task["progress"]).items())
+def _state(task: dict[str, Any]) -> str:
+    return "stopping" if task["cancelled"] and task["state"] == "running" else str(task["state"])
+
+
+def _done(task: dict[str, Any]) -> str:
+    """`objects 12, bytes 3.4 KiB`."""
+    return ", ".join(" ".join(_fact(name, count)) for name, count in task["progress"].items())
+
+
+def _lasted(task: dict[str, Any]) -> str:
+    """Until it ended or was last seen, or until now."""
+    until_ms = REAL.now_ms() if task["state"] == "running" else task["seen_ms"]
+    return lasted(max(0, until_ms - task["started_ms"]))  # clocks differ
+
+
+def _fact(name: str, value: int | str) -> tuple[str, str]:
+    """What a number counts is in its name."""
+    if isinstance(value, int) and "bytes" in name:
+        text = size(value)
+    elif isinstance(value, int) and name.endswith("_ms"):
+        text = moment(value // 1000)
+    elif name == "dry_run":
+        text = "yes" if value else "no"
+    else:
+        text = str(value)
+    return name.removesuffix("_ms").replace("_", " "), text
