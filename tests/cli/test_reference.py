@@ -112,10 +112,17 @@ def test_what_names_no_place_is_refused(text: str) -> None:
         ),
         ("esker branch delete completed-1/d", ["completed-1/dev"]),
         ("esker --lake /nowhere ls c", []),
+        ("esker merge completed-1/dev m", ["main"]),
+        ("esker merge esker://completed-1/dev ", ["dev", "main", "v1"]),
+        ("esker tag create completed-1/v2 d", ["dev"]),
+        ("esker merge nothing/dev m", []),
+        ("esker merge dev m", []),
+        ("esker diff completed-1/v1..", ["completed-1/v1..dev", "completed-1/v1..main", "completed-1/v1..v1"]),
+        ("esker diff completed-1/main...d", ["completed-1/main...dev"]),
     ],
 )
 def test_names_are_completed(completed: Esker, words: str, expected: list[str]) -> None:
-    asked = {"_ESKER_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    asked = {"_ESKER_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     assert completed.ok(**asked).out.split() == expected
 
 

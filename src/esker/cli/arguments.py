@@ -1,40 +1,64 @@
 """Arguments and options that several commands take, with their help and their completion."""
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from esker.cli import places
 from esker.cli.output import Row
 from esker.errors import EskerError, InvalidError, Kind
+
+if TYPE_CHECKING:
+    from esker.client import Client
 
 _NAMES_MAX: Final = 200
 """Offered for completion."""
 
 
 def names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """What a place may be going on with: repositories, and then branches and tags."""
-    from esker.cli.session import Session
-
+    """What a place may be going on with: repositories, and then branches and tags, also behind the dots of a diff."""
     scheme = next((one for one in ("esker://", "lakefs://") if incomplete.startswith(one)), "")
     repo, slash, rest = incomplete.removeprefix(scheme).partition("/")
     if "/" in rest:
         return []
+    if not slash:
+        return _asked(ctx, lambda client: [f"{scheme}{name}" for name in _ids(client, "repositories", prefix=repo)])
+    left, dots, right = rest.partition("..")
+    if dots and right.startswith("."):
+        dots, right = "...", right[1:]
+    kept, prefix = (f"{left}{dots}", right) if dots else ("", rest)
+    return _asked(ctx, lambda client: [f"{scheme}{repo}/{kept}{name}" for name in _refs(client, repo, prefix)])
+
+
+def refs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Branches and tags of the repository that the command's first argument names."""
+    first = next(one.name for one in ctx.command.params if one.param_type_name == "argument")
+    place = str(ctx.params.get(first or "") or "")
+    return _asked(ctx, lambda client: _refs(client, places.on_ref(place).repo, incomplete))
+
+
+def _asked(ctx: typer.Context, ask: Callable[["Client"], list[str]]) -> list[str]:
+    """Nothing, if that fails: a shell that waits for a completion has no use for an error."""
+    from esker.cli.session import Session
+
     before = ctx.find_root().params
     lake, kv, endpoint = (ctx.params.get(name) or before.get(name) for name in ("lake", "kv", "endpoint"))
     session = Session(lake=lake, kv=kv, endpoint=endpoint)
     try:
-        client = session.client
-        if not slash:
-            found = client.pages("repositories", query={"prefix": repo}, most=_NAMES_MAX)
-            return [f"{scheme}{one['id']}" for one in found]
-        branches = client.pages("repositories", repo, "branches", query={"prefix": rest}, most=_NAMES_MAX)
-        tags = client.pages("repositories", repo, "tags", query={"prefix": rest}, most=_NAMES_MAX)
-        return [f"{scheme}{repo}/{one['id']}" for some in (branches, tags) for one in some]
+        return ask(session.client)
     except EskerError:
-        return []  # a shell that waits for a completion has no use for an error
+        return []
     finally:
         session.close()
+
+
+def _refs(client: "Client", repo: str, prefix: str) -> list[str]:
+    return [name for kind in ("branches", "tags") for name in _ids(client, "repositories", repo, kind, prefix=prefix)]
+
+
+def _ids(client: "Client", *path: str, prefix: str) -> list[str]:
+    return [one["id"] for one in client.pages(*path, query={"prefix": prefix}, most=_NAMES_MAX)]
 
 
 Rows = Iterator[Row]

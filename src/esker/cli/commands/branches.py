@@ -118,7 +118,10 @@ def delete_branch(session: Session, branch: arguments.BranchPlace, yes: argument
 def create_tag(
     session: Session,
     tag: Annotated[str, typer.Argument(metavar="REPO/TAG", help="The tag to be.")],
-    ref: Annotated[str, typer.Argument(metavar="REF", help="What it names: a branch, a commit, main~2.")],
+    ref: Annotated[
+        str,
+        typer.Argument(metavar="REF", help="What it names: a branch, a commit, main~2.", autocompletion=arguments.refs),
+    ],
 ) -> None:
     """Name a commit, for good.
 
@@ -287,7 +290,12 @@ def reset(
 def move(
     session: Session,
     branch: arguments.BranchPlace,
-    ref: Annotated[str, typer.Argument(metavar="REF", help="Where to: a branch, a tag, a commit, main~2.")],
+    ref: Annotated[
+        str,
+        typer.Argument(
+            metavar="REF", help="Where to: a branch, a tag, a commit, main~2.", autocompletion=arguments.refs
+        ),
+    ],
     yes: arguments.Yes = False,
 ) -> None:
     """Point a branch, on which nothing is staged, at any commit: a hard reset.

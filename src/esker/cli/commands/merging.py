@@ -15,7 +15,9 @@ from esker.cli.output import counted
 from esker.cli.session import Session
 from esker.errors import ConflictError, InvalidError, Kind
 
-Onto = Annotated[str, typer.Argument(metavar="REF", help="The commit: its id, a tag, main~2.")]
+Onto = Annotated[
+    str, typer.Argument(metavar="REF", help="The commit: its id, a tag, main~2.", autocompletion=arguments.refs)
+]
 
 
 @command(app, panel="History")
@@ -24,7 +26,7 @@ def merge(
     source: Annotated[
         str, typer.Argument(metavar="REPO/SOURCE", help="What to bring: a ref.", autocompletion=arguments.names)
     ],
-    branch: Annotated[str, typer.Argument(metavar="BRANCH", help="Where to.")],
+    branch: Annotated[str, typer.Argument(metavar="BRANCH", help="Where to.", autocompletion=arguments.refs)],
     message: arguments.Message = "",
     meta: arguments.Meta = None,
     strategy: arguments.Strategy = "",
