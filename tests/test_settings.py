@@ -41,6 +41,10 @@ def test_values_are_of_their_types() -> None:
         ("ESKER_LOG_FORMAT", "xml"),
         ("ESKER_CREATE_ADMIN", "perhaps"),
         ("ESKER_STOP_S", "0"),
+        ("ESKER_LAKE", "ftp://host/lake"),
+        ("ESKER_KV", "mysql://host/esker"),
+        ("ESKER_KV", "/data/refs.db"),
+        ("ESKER_SECRET_KEY_FILE", "s3://bucket/key"),
     ],
 )
 def test_a_wrong_value_is_an_error_that_names_its_setting(name: str, value: str) -> None:
@@ -96,6 +100,11 @@ def test_a_file_in_the_usual_place_is_read_and_one_that_was_named_must_be_there(
         ("version = 1\nsources = 's3://a'", "`sources` is a list of texts, not text"),
         ("version = 1\nlog_format = 'xml'", '`log_format` is "auto", "json" or "text", not another text'),
         ("version = 1\nstaging = 'x'", '`staging` is "kv" or "lsm", not another text'),
+        ("version = 1\nlake = 'ftp://x'", "`lake` is a URL that begins with file://, s3://, gs://, az:// or memory://"),
+        (
+            "version = 1\nkv = 'mysql://x'",
+            "postgresql://, postgres://, dynamodb:// or memory://, not mysql:",
+        ),
         ("version = 1\nport =", "cannot be read"),
     ],
 )
@@ -120,9 +129,19 @@ def test_what_is_in_force_is_a_file_that_says_the_same_but_for_secrets(tmp_path:
     assert msgspec.structs.replace(again, **known) == msgspec.structs.replace(found.settings, **known)
 
 
+def test_urls_of_all_stores_that_there_are_and_paths_of_lakes_are_settings() -> None:
+    for kv in ("sqlite:///x.db", "postgresql://x", "postgres://x", "dynamodb://x", "memory://", ""):
+        assert server_settings({"ESKER_KV": kv}).kv == kv
+    for lake in ("file:///x", "s3://x", "gs://x", "az://x", "memory://", "/x", "x:y"):
+        assert server_settings({"ESKER_LAKE": lake}).lake == lake
+
+
 def test_no_message_shows_a_secret(tmp_path: Path) -> None:
     with pytest.raises(InvalidError) as error:
         server_settings(filed(tmp_path, 'version = 1\nsecret_key = ["hidden"]\n'))
+    assert "hidden" not in error.value.message
+    with pytest.raises(InvalidError) as error:
+        server_settings(filed(tmp_path, 'version = 1\nkv = "mysql://me:hidden@host/x"\n'))
     assert "hidden" not in error.value.message
 
 

@@ -82,8 +82,8 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     """How long requests that run when the server is told to stop have to finish."""
 
     def __post_init__(self) -> None:
-        for name in _BOUNDS:
-            check_bounds(name, getattr(self, name))
+        for name in self.__struct_fields__:
+            check(name, getattr(self, name))
 
 
 _BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
@@ -101,10 +101,27 @@ _BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
 }
 
 
-def check_bounds(name: str, value: float) -> None:
-    low, high = _BOUNDS[name]
-    if not low <= value <= high:
-        raise ValueError(f"`{name}` is {low} to {high}, not {value}")
+_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "lake": ("file", "s3", "gs", "az", "memory"),
+    "kv": ("sqlite", "postgresql", "postgres", "dynamodb", "memory"),
+}
+"""Of the stores that can be opened, which `esker.stores` does."""
+
+
+def check(name: str, value: Any) -> None:
+    """ValueError, which tells of a URL no more than its scheme, unless the setting may have this value of its type."""
+    if name in _BOUNDS:
+        low, high = _BOUNDS[name]
+        if not low <= value <= high:
+            raise ValueError(f"`{name}` is {low} to {high}, not {value}")
+    elif name == "secret_key_file" and "://" in value:
+        raise ValueError(f"`{name}` is a path on this machine, not a URL")
+    elif name in _SCHEMES and value:
+        scheme, colon, _ = value.partition(":")
+        is_path = name == "lake" and "://" not in value
+        if not is_path and not (colon and scheme in _SCHEMES[name]):
+            told = settings_file.either(f"{one}://" for one in _SCHEMES[name])
+            raise ValueError(f"`{name}` is a URL that begins with {told}" + (f", not {scheme}:" if colon else ""))
 
 
 _PREFIX: Final = "ESKER_"
@@ -171,8 +188,7 @@ def in_force(
                 continue
             try:
                 found[name] = settings_file.checked(value, name, ServerSettings, place, strict=strict)
-                if name in _BOUNDS:
-                    check_bounds(name, found[name])
+                check(name, found[name])
             except ValueError as error:
                 raise InvalidError(Kind.INVALID_ARGUMENT, f"{place}: {error}") from None
             said[name] = place
@@ -257,6 +273,11 @@ def client_settings(given: Mapping[str, str], environment: Mapping[str, str] | N
     kv = given.get("kv") or told.get("kv")
     if target.get("lake") and kv:
         target["kv"] = kv
+    try:
+        for name, value in target.items():
+            check(name, value)
+    except ValueError as error:
+        raise InvalidError(Kind.INVALID_URL, str(error)) from None
     who = {name: told[name] for name in WHO if name in told}
     if not who and target.get("endpoint") == filed.get("endpoint"):
         who = {name: filed[name] for name in WHO if name in filed}

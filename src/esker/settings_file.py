@@ -92,16 +92,16 @@ def _described(kind: inspect.Type) -> str:
         case inspect.FloatType():
             return "a number"
         case inspect.EnumType():
-            return _either(f'"{one.value}"' for one in kind.cls)
+            return either(f'"{one.value}"' for one in kind.cls)
         case inspect.VarTupleType():
             return f"a list of {_described(kind.item_type)}s"
         case inspect.UnionType():
-            return _either(_described(one) for one in kind.types if not isinstance(one, inspect.NoneType))
+            return either(_described(one) for one in kind.types if not isinstance(one, inspect.NoneType))
         case _:
             return "text"
 
 
-def _either(ways: Iterable[str]) -> str:
+def either(ways: Iterable[str]) -> str:
     *rest, last = ways
     return f"{', '.join(rest)} or {last}" if rest else last
 

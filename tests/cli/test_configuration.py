@@ -57,6 +57,15 @@ def test_settings_are_set_and_forgotten(bare: Esker) -> None:
     assert "--lake" in nowhere.err
 
 
+@pytest.mark.parametrize(("option", "url"), [("--lake", "ftp://host/lake"), ("--kv", "mysql://host/esker")])
+def test_a_store_that_there_is_none_of_is_refused_by_the_name_of_its_setting(
+    bare: Esker, option: str, url: str
+) -> None:
+    for command in (("serve", "--print-config"), ("repo", "list")):
+        refused = bare.run(*command, "--lake", "file:///x", option, url)
+        assert (refused.code, f"`{option[2:]}` is a URL that begins with" in refused.err) == (2, True)
+
+
 def test_a_lake_that_is_not_there_is_no_empty_lake(bare: Esker) -> None:
     said = bare.run("--lake", str(bare.lake), "repo", "list")
     assert said.code == 3
