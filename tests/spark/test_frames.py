@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import esker
 import esker.spark
 from esker.engine import repositories, statistics
 from esker.engine.changes import ChangeKind
-from esker.errors import InvalidError
+from esker.errors import InvalidError, NotFoundError
 from esker.model import Entry
 from esker.spark import lakes, reading
 from esker.streams.entries import table_of
@@ -199,7 +200,28 @@ def test_what_is_missing_is_said_with_the_way_out(spark: SparkSession, lake: esk
         esker.spark.entries(spark, "sales")
     with pytest.raises(InvalidError, match="memory of one process"):
         esker.spark.entries(spark, "sales", lake="memory://")
-    with pytest.raises(Exception, match="no repository 'none'"):
-        esker.spark.entries(spark, "none", lake=lake).collect()
     with pytest.raises(Exception, match="no table 'nothing'"):
         spark.read.format("esker").option("table", "nothing").load()
+
+
+def test_what_is_not_there_when_a_frame_is_made_is_an_error_of_ours(
+    spark: SparkSession, lake: esker.Lake, repo: esker.Repo
+) -> None:
+    with pytest.raises(NotFoundError, match="no repository 'none'"):
+        esker.spark.refs(spark, "none", lake=lake)
+    for of_a_ref in (esker.spark.entries, esker.spark.log, esker.spark.sizes, esker.spark.growths):
+        with pytest.raises(NotFoundError, match="no branch, tag or commit 'mian' in 'sales'"):
+            of_a_ref(spark, repo.name, "mian", lake=lake)
+    with pytest.raises(NotFoundError, match="no branch, tag or commit 'mian' in 'sales'"):
+        esker.spark.diff(spark, repo.name, "main", "mian", lake=lake)
+    with pytest.raises(NotFoundError, match="no branch 'v1' in 'sales'"):
+        esker.spark.layers(spark, repo.name, "v1", lake=lake)
+
+
+def test_what_is_not_there_when_a_format_is_read_is_told_without_the_way_through_the_engine(
+    spark: SparkSession, lake: esker.Lake, repo: esker.Repo
+) -> None:
+    esker.spark.register(spark, lake)
+    with pytest.raises(AnalysisException, match="NotFoundError: no branch, tag or commit 'mian' in 'sales'") as caught:
+        spark.read.format("esker").load(f"{repo.name}/mian/").collect()
+    assert str(caught.value).count("File ") == 1

@@ -1,6 +1,7 @@
 """A repository's metadata as DataFrames: what a ref shows, what changed, its history, and how much there is.
 
 They are as lazy as all DataFrames are: a ref is looked up each time that one is run. Name a commit to have it stay.
+What is not there when one is made is a NotFoundError at once: of what fails later, Spark tells in its own words.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from esker.engine import repositories, statistics
 from esker.engine.statistics import check_depth, growth
 from esker.model import Commit, CommitID, FileName
-from esker.spark import lakes
+from esker.spark import lakes, reading
 from esker.spark.lakes import Opened
 from esker.spark.stores import Place
 
@@ -114,4 +115,7 @@ def register(spark: "SparkSession", lake: Opened | str | None = None) -> None:
 def _frame(spark: "SparkSession", lake: Opened | str | None, **options: str) -> "DataFrame":
     from esker.spark import source
 
+    asked = reading.asked_of(options)
+    with lakes.opened(spark, lake) as engine:
+        reading.check(engine, asked)
     return spark.read.format(source.registered(spark, lake)).options(**options).load()

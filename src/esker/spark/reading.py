@@ -17,7 +17,7 @@ from esker.engine import branches as branch_verbs
 from esker.engine import repositories, spans
 from esker.engine.lake import Lake
 from esker.engine.log import log
-from esker.engine.refs import commit_of
+from esker.engine.refs import commit_of, resolve
 from esker.engine.spans import Span
 from esker.errors import InvalidError, Kind
 from esker.format.names import digest_of
@@ -137,6 +137,16 @@ Part = Shown | Changed | Rows
 
 NOTHING: Final = Rows(None)
 """Spark wants a part, also of an empty table."""
+
+
+def check(lake: Lake, asked: Asked) -> None:
+    """NotFoundError unless the repository and the refs are there."""
+    repo = repositories.get(lake, asked.repository)
+    for ref in filter(None, (asked.ref, asked.left, asked.right)):
+        if asked.table == "layers":
+            lake.branches(repo).get(ref)
+        else:
+            resolve(lake, repo, ref)
 
 
 def plan(lake: Lake, asked: Asked) -> list[Part]:

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from esker.errors import EskerError
 from esker.spark import lakes, reading
 from esker.spark.lakes import Where
 from esker.spark.reading import Asked
@@ -72,8 +73,11 @@ class Reader(DataSourceReader):
         self.asked = asked
 
     def partitions(self) -> list[InputPartition]:
-        with lakes.opened_at(self.lake) as lake:
-            return [Part(part) for part in reading.plan(lake, self.asked)] or [Part(reading.NOTHING)]
+        try:
+            with lakes.opened_at(self.lake) as lake:
+                return [Part(part) for part in reading.plan(lake, self.asked)] or [Part(reading.NOTHING)]
+        except EskerError as error:
+            raise error.with_traceback(None) from None  # Spark tells the whole of it
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return reading.read(self.asked, partition.value)
