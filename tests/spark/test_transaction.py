@@ -8,6 +8,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import esker.spark
+from esker.errors import ConflictError, Kind, NotFoundError
 from tests.server.live import Live
 from tests.spark.tables import Table
 
@@ -85,11 +86,22 @@ def test_what_others_changed_fails_a_transaction_unless_forced(
             server.put(repo, f"a/{name}", b"PAR1")
             server.commit(repo)
 
-    with pytest.raises(Exception, match="'a/by-hand'"):
+    with pytest.raises(ConflictError, match="'a/by-hand'") as caught:
         overwrite("by-hand", force=False)
+    assert caught.value.kind is Kind.JOB_OVERLAP
     assert "by-hand" in a.paths()
     overwrite("again", force=True)
     assert _ids(spark, a.url) == [20, 21]
+
+
+@pytest.mark.parametrize("branch", ["mian", "main~1"])
+def test_a_transaction_on_no_branch_is_an_error_of_ours(spark: SparkSession, repo: str, branch: str) -> None:
+    def begin() -> None:
+        with esker.spark.transaction(spark, repo, branch):
+            pass
+
+    with pytest.raises(NotFoundError, match=f"no branch '{branch}' in '{repo}'"):
+        begin()
 
 
 class Stream:

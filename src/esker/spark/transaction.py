@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from esker.client.failures import error_of
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_LAKE_EXCEPTION: Final = "io.esker.hadoop.LakeException"
 _QUERY_ID: Final = "sql.streaming.queryId"
 _NOTHING: Final[Mapping[str, str]] = {}
 
@@ -52,7 +55,8 @@ def transaction(
     others than Spark's jobs have changed the same meanwhile, unless forced. Without a message, the commit's names the
     tables."""
     conf = _hadoop(spark)
-    started = _java(spark).begin(conf, repository, branch)
+    with _as_ours():
+        started = _java(spark).begin(conf, repository, branch)
     with _ending(spark, started):
         running = Transaction(repository, started, message, metadata)
         yield running
@@ -77,7 +81,8 @@ def once(
         spark = batch.sparkSession
         query = spark.sparkContext.getLocalProperty(_QUERY_ID)
         assert query, "Spark names the query in whose batch this runs"
-        started = _java(spark).beginOnce(_hadoop(spark), repository, branch, f"{query}-{number}")
+        with _as_ours():
+            started = _java(spark).beginOnce(_hadoop(spark), repository, branch, f"{query}-{number}")
         if started is None:
             return
         with _ending(spark, started):
@@ -95,7 +100,23 @@ def once(
 
 def _publish(spark: "SparkSession", started: Any, running: Transaction, force: bool) -> None:
     context = spark.sparkContext._jsc.sc()
-    running.commit = started.publish(context, running.message, json.dumps(running.metadata), force)
+    with _as_ours():
+        running.commit = started.publish(context, running.message, json.dumps(running.metadata), force)
+
+
+@contextmanager
+def _as_ours() -> Iterator[None]:
+    """What the server refused is the error that it raised. Whatever else fails in Java stays as it is."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        said = error.java_exception
+        if said.getClass().getName() != _LAKE_EXCEPTION:
+            raise
+        told = {"kind": said.kind(), "message": said.getMessage(), "conflicts": list(said.paths())}
+        raise error_of(said.status(), told, reads=False) from None
 
 
 @contextmanager
