@@ -218,6 +218,12 @@ def test_what_is_not_there_when_a_frame_is_made_is_an_error_of_ours(
         esker.spark.layers(spark, repo.name, "v1", lake=lake)
 
 
+def test_a_lake_that_is_not_there_is_not_made_by_reading_it(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="there is no lake at"):
+        esker.spark.entries(spark, "sales", lake=(tmp_path / "lake").as_uri())
+    assert not (tmp_path / "lake").exists()
+
+
 def test_what_is_not_there_when_a_format_is_read_is_told_without_the_way_through_the_engine(
     spark: SparkSession, lake: esker.Lake, repo: esker.Repo
 ) -> None:

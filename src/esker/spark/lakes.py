@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from esker.engine.lake import Lake
-from esker.engine.opening import open_stores
-from esker.errors import InvalidError, Kind
+from esker.engine.opening import lacks_database, open_stores
+from esker.errors import InvalidError, Kind, NotFoundError
 from esker.settings import client_settings
 
 if TYPE_CHECKING:
@@ -69,6 +69,12 @@ def opened(spark: "SparkSession", lake: Opened | str | None = None) -> Iterator[
 
 @contextmanager
 def opened_at(place: Where) -> Iterator[Lake]:
+    """NotFoundError if there is none: to open it would make an empty one."""
+    if not place.kv and lacks_database(place.url):
+        raise NotFoundError(
+            Kind.REPOSITORY_NOT_FOUND,
+            f"there is no lake at {place.url}: `esker --lake {place.url} repo create` makes one there, or name another",
+        )
     engine, close = open_stores(place.url, kv=place.kv)
     try:
         yield engine
