@@ -224,6 +224,15 @@ def test_a_lake_that_is_not_there_is_not_made_by_reading_it(spark: SparkSession,
     assert not (tmp_path / "lake").exists()
 
 
+def test_a_format_is_read_by_a_place_with_either_scheme_or_none(
+    spark: SparkSession, lake: esker.Lake, repo: esker.Repo
+) -> None:
+    esker.spark.register(spark, lake)
+    for scheme in ("", "lakefs://", "esker://"):
+        found = spark.read.format("esker").load(f"{scheme}{repo.name}/v1/t/4/")
+        assert found.count() == len(listed(repo, "v1", "t/4/"))
+
+
 def test_what_is_not_there_when_a_format_is_read_is_told_without_the_way_through_the_engine(
     spark: SparkSession, lake: esker.Lake, repo: esker.Repo
 ) -> None:

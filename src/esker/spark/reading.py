@@ -270,7 +270,7 @@ def asked_of(options: dict[str, str]) -> Asked:
         raise InvalidError(Kind.INVALID_ARGUMENT, f"no table {table!r}: write one of {', '.join(SCHEMAS)}")
     repository, ref, prefix = options.get("repository", ""), options.get("ref", ""), options.get("prefix", "")
     if "path" in options:  # as in `load("sales/main/orders/")`
-        repository, _, rest = options["path"].removeprefix("lakefs://").partition("/")
+        repository, _, rest = options["path"].removeprefix("lakefs://").removeprefix("esker://").partition("/")
         ref, _, prefix = rest.partition("/")
     if not repository:
         raise InvalidError(Kind.INVALID_ARGUMENT, "which repository? Say .option('repository', ...)")
