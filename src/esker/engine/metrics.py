@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from functools import lru_cache, wraps
 from typing import Final, ParamSpec, TypeVar
 
-from prometheus_client import Counter, Gauge, Histogram
-
 from esker.activity import since, verb
+from esker.counting import Counter, Gauge, Histogram
 from esker.engine.lake import Lake
 from esker.errors import EskerError
 from esker.model import Repository

@@ -18,10 +18,10 @@ from typing import Any, Final, get_origin
 
 import falcon
 import msgspec
-from prometheus_client import REGISTRY, CollectorRegistry, Histogram
 
 from esker import activity
 from esker.auth import OWNER, Directory, Identity, Need, role_for
+from esker.counting import REGISTRY, CollectorRegistry, Histogram
 from esker.engine.lake import Lake
 from esker.errors import ForbiddenError, InvalidError, Kind
 from esker.server import errors, uploads

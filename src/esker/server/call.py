@@ -13,9 +13,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args, get_type_
 
 import falcon
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from esker.auth import Directory, Identity, Need
+from esker.counting import CollectorRegistry
 from esker.engine.lake import Lake
 from esker.model import Repository
 from esker.server.known import Known

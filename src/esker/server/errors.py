@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import falcon
 import msgspec
-from prometheus_client import Counter
 
+from esker.counting import Counter
 from esker.errors import (
     ConflictError,
     ContentionError,

@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from prometheus_client import Counter, Gauge
-
 from esker.auth import Need
+from esker.counting import Counter, Gauge
 from esker.server.app import NOTE
 from esker.server.logs import Note, Requests
 from esker.server.operations import OPERATIONS

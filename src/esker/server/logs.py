@@ -7,10 +7,11 @@ those. Signed URLs are good for as long as they are valid, so they are secrets t
 
 import logging
 import os
+import stat
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -23,8 +24,10 @@ from esker.world import World
 
 _STDERR: Final = 2
 
-_LINES_MAX: Final = 7
-"""Written at once: of at most 4 KiB, which a pipe takes whole, so that workers do not write into each other's lines."""
+_PIPE_BYTES: Final = 4096
+_FILE_BYTES: Final = 1 << 20
+"""Written at once: a pipe takes so many whole, and a file any number, so that workers do not write into each other's
+lines."""
 
 _WAITING_MAX: Final = 100_000
 """Lines. Where nobody reads them as fast as they come, the oldest are lost: a log holds up no request."""
@@ -144,10 +147,22 @@ class Requests:
             self._world.sleep(_PAUSE_S)
             self._any.clear()  # before it looks for what there is: what comes now sets it again
             ended = self._ended
-            while self._waiting:
-                lines = [self._waiting.popleft() for _ in range(min(len(self._waiting), _LINES_MAX))]
-                with suppress(OSError):  # nobody reads any more
-                    os.write(_STDERR, b"\n".join(lines) + b"\n")
+            with suppress(OSError):  # nobody reads any more
+                at_once = _FILE_BYTES if stat.S_ISREG(os.fstat(_STDERR).st_mode) else _PIPE_BYTES
+                for text in _joined([self._waiting.popleft() for _ in range(len(self._waiting))], at_once):
+                    os.write(_STDERR, text)
+
+
+def _joined(lines: Iterable[bytes], size_max: int) -> Iterator[bytes]:
+    """The lines, as many together as make up no more than `size_max`, but at least one."""
+    text = bytearray()
+    for line in lines:
+        if text and len(text) + len(line) >= size_max:
+            yield bytes(text)
+            text.clear()
+        text += line + b"\n"
+    if text:
+        yield bytes(text)
 
 
 def _text_line(line: Line) -> bytes:

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from prometheus_client import Counter, Histogram
-
 from esker import activity
+from esker.counting import Counter, Histogram
 from esker.stores.blob import BlobInfo, BlobStore, Multipart
 from esker.world import REAL
 

@@ -15,9 +15,8 @@ from hashlib import sha256
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-from prometheus_client import Counter
-
 from esker import activity
+from esker.counting import Counter
 from esker.stores.blob import BlobInfo, BlobStore, check_name, check_range
 from esker.world import REAL, World
 

@@ -26,9 +26,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple, NewType
 
-from prometheus_client import Counter as Metric
-
 from esker import activity
+from esker.counting import Counter as Metric
 from esker.errors import InvalidError, Kind
 
 _READS: Final = Metric("esker_kv_reads", "Records read from the key-value store, by kind of partition.", ["partition"])
