@@ -25,7 +25,7 @@ from esker.world import World
 
 RETRY_AFTER_S: Final = 1
 
-PAUSE_S: Final = 0.2
+PAUSE_S: Final = 0.4
 """Before a request is turned away. It bounds how often a worker can do that, and costs nothing: clients that come back
 without waiting would otherwise keep it busy with turning them away."""
 
