@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     report = Report()
     with ExitStack() as stack:
         for url in options.urls or _at_hand(stack):
-            _measure(report, url, 0.5 if options.quick else 3.0)
+            _measure(report, url, 0.3 if options.quick else 3.0)
     return report.missed
 
 

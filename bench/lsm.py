@@ -45,7 +45,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="50 thousand objects instead of a million; shorter runs")
     quick = parser.parse_args().quick
-    n, run_s, turns = (50_000, 0.8, 1) if quick else (1_000_000, 5.0, 3)
+    n, run_s, turns = (50_000, 0.5, 1) if quick else (1_000_000, 5.0, 3)
     report = Report()
     bench_writers(report, run_s)
     bench_prepared(report, n)

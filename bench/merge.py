@@ -34,17 +34,18 @@ RACERS = (2, 4, 8, 16, 32, 64)
 CHANGES = 100
 THREADS = 32
 TURNS = 8
+QUICK_TURNS = 2
 
 
 def main() -> int:
     """How many promises were missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--quick", action="store_true", help="50 thousand objects instead of a million, 32 racers instead of 64"
+        "--quick", action="store_true", help="20 thousand objects instead of a million, 16 racers instead of 64"
     )
     quick = parser.parse_args().quick
-    n, fewer = (50_000, 50_000) if quick else (1_000_000, 200_000)
-    racers = RACERS[:-1] if quick else RACERS
+    n, fewer = (20_000, 20_000) if quick else (1_000_000, 200_000)
+    racers, turns = (RACERS[:-2], QUICK_TURNS) if quick else (RACERS, TURNS)
     report = Report()
     with tempfile.TemporaryDirectory(prefix="esker-bench-") as here:
         settings = esker.Settings(cache_bytes=1 << 30)  # what was just written is mostly still there when it is merged
@@ -53,9 +54,9 @@ def main() -> int:
             fill(lake, repo, n)
             prepare(lake, repo, n, max(racers))
             bench_racers(report, lake, repo, racers)
-            bench_rate(report, lake, repo)
+            bench_rate(report, lake, repo, turns)
         bench_counts(report, Path(here), fewer)
-        bench_served(report, Path(here) / "served", fewer)
+        bench_served(report, Path(here) / "served", fewer, turns)
     return report.missed
 
 
@@ -145,51 +146,51 @@ def bench_racers(report: Report, lake: Lake, repo: Repository, racers: tuple[int
     report.at_least(f"{most} racers: starting over / esker", ratio, 10)
 
 
-def bench_rate(report: Report, lake: Lake, repo: Repository) -> None:
+def bench_rate(report: Report, lake: Lake, repo: Repository, turns: int) -> None:
     """Threads that each merge branches of their own, one after the other, into one."""
-    small_branches(lake, repo)
-    took = race(THREADS, lambda number: [merge.merge(lake, repo, name, "busy") for name in small_of(number)])
+    small_branches(lake, repo, turns)
+    took = race(THREADS, lambda number: [merge.merge(lake, repo, name, "busy") for name in small_of(number, turns)])
     log = list(history.first_parents(lake.commits(repo).get, lake.branches(repo).get("busy").commit))
-    assert len(log) == THREADS * TURNS + 2, "one commit each"
-    report.at_least(f"contended merges from {THREADS} threads", THREADS * TURNS / took, 200, "/s")
+    assert len(log) == THREADS * turns + 2, "one commit each"
+    report.at_least(f"contended merges from {THREADS} threads", THREADS * turns / took, 200, "/s")
 
 
-def bench_served(report: Report, directory: Path, n: int) -> None:
+def bench_served(report: Report, directory: Path, n: int, turns: int) -> None:
     """The same through a server of two processes, which race with each other."""
     with esker.open_lake((directory / "lake").as_uri()) as opened:
         repo = opened.create_repository("bench").record
         fill(opened.engine, repo, n)
-        small_branches(opened.engine, repo)
+        small_branches(opened.engine, repo, turns)
     with serving(directory, workers=2) as server:
         client = Client(server.url, server.key, threads=THREADS)
 
         def run(number: int) -> None:
-            for name in small_of(number):
+            for name in small_of(number, turns):
                 client.post(f"/repositories/bench/refs/{name}/merge/busy", {})
 
         took = race(THREADS, run)
     with esker.open_lake((directory / "lake").as_uri()) as opened:
         merged = sum(1 for _ in opened.repository("bench").branch("busy").log(first_parent=True))
-    assert merged == THREADS * TURNS + 2, "one commit each"
-    report.at_least(f"... from {THREADS} clients of a server of two processes", THREADS * TURNS / took, 200, "/s")
+    assert merged == THREADS * turns + 2, "one commit each"
+    report.at_least(f"... from {THREADS} clients of a server of two processes", THREADS * turns / took, 200, "/s")
 
 
-def small_branches(lake: Lake, repo: Repository) -> None:
+def small_branches(lake: Lake, repo: Repository, turns: int) -> None:
     """Branches that each changed five files, and a branch for them to be merged into."""
     past = lake.past(repo)
     head = lake.branches(repo).get("main").commit
     tree = lake.commits(repo).get(head).tree
     branches.create(lake, repo, "busy", "main")
     for number in range(THREADS):
-        for turn, name in enumerate(small_of(number)):
-            first = (number * TURNS + turn) * 700
+        for turn, name in enumerate(small_of(number, turns)):
+            first = (number * turns + turn) * 700
             changed = past.apply(tree, Changes(as_changes(rows(np.arange(first, first + 5), 1000))))
             made = commit.record_commit(lake, repo, tree=changed, parents=(head,), message="")
             lake.branches(repo).create(name, made)
 
 
-def small_of(thread: int) -> list[str]:
-    return [f"small-{thread}-{turn}" for turn in range(TURNS)]
+def small_of(thread: int, turns: int) -> list[str]:
+    return [f"small-{thread}-{turn}" for turn in range(turns)]
 
 
 def bench_counts(report: Report, here: Path, n: int) -> None:

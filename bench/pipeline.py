@@ -53,7 +53,7 @@ def main() -> int:
     if told.peak:
         print(WORKS[told.peak[0]](Path(told.peak[1])))
         return 0
-    marked, imported = (100_000, 50_000) if told.quick else (3_000_000, 1_000_000)
+    marked, imported = (50_000, 20_000) if told.quick else (3_000_000, 1_000_000)
     report = Report()
     if not told.quick:  # each peak is of a process with a Spark of its own; and before this one has a session
         bench_memory(report, 100_000, 5_000_000)

@@ -46,7 +46,7 @@ class Scale:
     """How long, and how much."""
 
     def __init__(self, *, quick: bool) -> None:
-        self.seconds = 0.7 if quick else 4.0
+        self.seconds = 0.5 if quick else 4.0
         self.turns = 1 if quick else 3
         self.objects = 2000 if quick else _load.OBJECTS
         self.flushes = (f"{FLUSH_MS} ms",) if quick else ("", f"{FLUSH_MS} ms")

@@ -52,7 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a fortieth of the files, and promises only of counts")
     quick = parser.parse_args().quick
-    files, large = (100, 5_000) if quick else (4_000, 100_000)
+    files, large = (100, 1_000) if quick else (4_000, 100_000)
     report = Report()
     with (
         tempfile.TemporaryDirectory(prefix="esker-bench-") as here,

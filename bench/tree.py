@@ -327,13 +327,13 @@ def bench_git(report: Report, n: int, here: Path) -> None:
 def main() -> int:
     """How many promises were missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="100 thousand entries instead of a million")
+    parser.add_argument("--quick", action="store_true", help="40 thousand entries instead of a million")
     parser.add_argument("--scan", nargs=2, metavar=("ROOT", "TREE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.scan:
         scan(Path(arguments.scan[0]), FileName(arguments.scan[1]))
         return 0
-    n = 100_000 if arguments.quick else 1_000_000
+    n = 40_000 if arguments.quick else 1_000_000
     report = Report()
     with tempfile.TemporaryDirectory(prefix="esker-bench-") as here:
         bench_tree(report, n, 10 * n, Path(here))
