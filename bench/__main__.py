@@ -16,7 +16,6 @@ from bench import _figures
 from bench._report import RESULTS, file_of, set_aside
 from bench._summary import as_markdown, draw, tables, told
 
-
 _LAST: Final = "pipeline"
 """It deletes a million files, and for minutes after that ext4 takes long to make any."""
 

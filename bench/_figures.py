@@ -28,6 +28,17 @@ FIGURES: Final[Sequence[tuple[str, str, str]]] = (
     ("spark", "4000 files, a-task-each: faster than v1", "4,000 files from Spark: its own committer's time / esker's"),
     ("spark", "4000 files, a-task-each: beside the tasks alone", "the same / the tasks alone, which write nothing"),
     ("spark", "planning a read of 4000 partitions", "planning a read of 4,000 partitions"),
+    ("pipeline", "entries marked a second, of 3,000,000", "entries that a collection marks a second, on two processors"),
+    (
+        "pipeline",
+        "import of 1,000,000: by Spark / listing + build",
+        "an import of a million files by Spark / their listing and a bare build of the tree",
+    ),
+    (
+        "pipeline",
+        "driver's memory: import of 5,000,000 / 100,000 objects",
+        "the driver's memory in an import of five million / of a hundred thousand",
+    ),
 )
 """The program, what it says, and what the README says."""
 
