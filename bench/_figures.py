@@ -28,7 +28,7 @@ FIGURES: Final[Sequence[tuple[str, str, str]]] = (
     ("spark", "4000 files, a-task-each: faster than v1", "4,000 files from Spark: its own committer's time / esker's"),
     ("spark", "4000 files, a-task-each: beside the tasks alone", "the same / the tasks alone, which write nothing"),
     ("spark", "planning a read of 4000 partitions", "planning a read of 4,000 partitions"),
-    ("pipeline", "entries marked a second, of 3,000,000", "entries that a collection marks a second, on two processors"),
+    ("pipeline", "entries marked a second, of 3,000,000", "entries that a collection marks a second"),
     (
         "pipeline",
         "import of 1,000,000: by Spark / listing + build",
