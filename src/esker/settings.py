@@ -119,7 +119,7 @@ def check(name: str, value: Any) -> None:
     elif name in _SCHEMES and value:
         scheme, colon, _ = value.partition(":")
         is_path = name == "lake" and "://" not in value
-        if not is_path and not (colon and scheme in _SCHEMES[name]):
+        if not is_path and not (colon and scheme.lower() in _SCHEMES[name]):
             told = settings_file.either(f"{one}://" for one in _SCHEMES[name])
             raise ValueError(f"`{name}` is a URL that begins with {told}" + (f", not {scheme}:" if colon else ""))
 

@@ -1,5 +1,6 @@
 """The SQLite store: the port's promises, and what several processes, kills and full disks do to them."""
 
+import mmap
 import os
 import resource
 import signal
@@ -410,3 +411,16 @@ def test_a_file_deleted_before_the_first_write_is_not_made_anew(tmp_path: Path) 
         store.put("p", b"k", b"v")
     store.close()
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["n\x85l", "n\u2028l", "two\nlines", " spaces ", "per%20cent"])
+def test_odd_paths_of_files_and_of_others_in_memory_do_no_harm(tmp_path: Path, name: str) -> None:
+    odd = os.fsencode(tmp_path) + b"/\xff"
+    with open(odd, "wb+") as file:
+        file.write(b"x" * mmap.PAGESIZE)
+        file.flush()
+        with mmap.mmap(file.fileno(), 0):
+            store = SQLiteKV(tmp_path / name / "kv.db")
+            store.put("p", b"k", b"v")
+            assert value(store, "p", b"k") == value(store, "p", b"k") == b"v"
+            store.close()

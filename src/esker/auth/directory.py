@@ -47,6 +47,8 @@ KEYS_MAX: Final = 100
 PAGE_MAX: Final = 1000
 
 _REMEMBERED_MAX: Final = 10_000
+_PROOF_CHARS_MAX: Final = 600
+"""Of a header that is remembered: enough for the longest key."""
 _UID_BYTES: Final = 12
 _TRIES_MAX: Final = 10
 _HEADER_CHARS_MAX: Final = 8192
@@ -101,15 +103,17 @@ class Directory:
             known = self._proved.get(authorization)
             if known and self._remember(known.key_id) is known:
                 return known.identity
+            self._proved.pop(authorization, None)
             scheme, _, rest = authorization.strip().partition(" ")
             if len(authorization) <= _HEADER_CHARS_MAX:
                 if scheme.lower() == "bearer":
                     return self._by_token(rest.strip())
                 if scheme.lower() == "basic":
                     known = self._authenticate(*_pair(rest.strip()))
-                    if len(self._proved) >= _REMEMBERED_MAX:
-                        self._proved.clear()
-                    self._proved[authorization] = known
+                    if len(authorization) <= _PROOF_CHARS_MAX:
+                        if len(self._proved) >= _REMEMBERED_MAX:
+                            self._proved.clear()
+                        self._proved[authorization] = known
                     return known.identity
             raise UnauthenticatedError(
                 Kind.UNAUTHENTICATED, "unknown Authorization: use Basic, with an access key and its secret, or Bearer"

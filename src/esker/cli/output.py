@@ -110,9 +110,9 @@ def moment(seconds: int) -> str:
 
 def lasted(ms: int) -> str:
     """How long: `0.25 s`, `3 min 20 s`, `2 h 5 min`."""
-    minutes, seconds = divmod(ms // 1000, 60)
-    if not minutes:
+    if ms < 59_500:
         return f"{ms / 1000:.3g} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 

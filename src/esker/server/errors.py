@@ -39,9 +39,6 @@ STATUSES: Final[dict[type[EskerError], int]] = {
 }
 """401 says who are you, 403 that is not for you. 504: a retry may do it twice, so it is not to be mistaken for 503."""
 
-NAMED_STATUSES: Final = {kind.__name__: status for kind, status in STATUSES.items()}
-"""By the names of classes, as records keep them."""
-
 KIND_STATUSES: Final = {Kind.BLOB_NOT_FOUND: 410}
 """The object is there, and its bytes are gone."""
 
@@ -61,6 +58,12 @@ _LOG: Final = logging.getLogger("esker.server")
 
 def status_of(error: EskerError) -> int:
     return KIND_STATUSES.get(error.kind) or STATUSES[type(error)]
+
+
+def named_status(name: str, kind: str) -> int | None:
+    """Of an error whose class and kind a record has kept. None for those of programs that knew others."""
+    named = {error.__name__: status for error, status in STATUSES.items()}
+    return dict[str, int](KIND_STATUSES).get(kind) or named.get(name)
 
 
 def answer(error: EskerError) -> msgspec.Struct:

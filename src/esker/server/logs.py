@@ -147,10 +147,16 @@ class Requests:
             self._world.sleep(_PAUSE_S)
             self._any.clear()  # before it looks for what there is: what comes now sets it again
             ended = self._ended
-            with suppress(OSError):  # nobody reads any more
-                at_once = _FILE_BYTES if stat.S_ISREG(os.fstat(_STDERR).st_mode) else _PIPE_BYTES
-                for text in _joined([self._waiting.popleft() for _ in range(len(self._waiting))], at_once):
+            lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            for text in _joined(lines, _FILE_BYTES if _is_file(_STDERR) else _PIPE_BYTES):
+                with suppress(OSError):  # nobody reads any more
                     os.write(_STDERR, text)
+
+
+def _is_file(fd: int) -> bool:
+    with suppress(OSError):
+        return stat.S_ISREG(os.fstat(fd).st_mode)
+    return False
 
 
 def _joined(lines: Iterable[bytes], size_max: int) -> Iterator[bytes]:

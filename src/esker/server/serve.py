@@ -59,9 +59,6 @@ STREAMS: Final = 112
 TURNING_AWAY: Final = 16
 """Threads of a worker that are left when all else is at work."""
 
-SETTLE_S: Final = 0.1
-"""Between two times that a worker tells the others what it has counted."""
-
 SWITCH_S: Final = 0.02
 """How long a thread of a worker may work before it gives up the interpreter. Dozens wait for it, and each asks for it
 again and again: with Python's 5 ms, that takes a seventh of a busy worker's time."""
@@ -106,7 +103,7 @@ def _worker(settings: ServerSettings, key: bytes, metrics: Path) -> WSGIApplicat
     """What a worker serves: called in its process."""
     sys.setswitchinterval(SWITCH_S)
     threading.Thread(target=_stop_with_parent, args=(metrics,), name="parent", daemon=True).start()
-    threading.Thread(target=_settle, name="metrics", daemon=True).start()
+    counting.gather(metrics)
     lake, close = open_stores(settings.lake, kv=settings.kv or None, settings=settings)
     background = Background(lake, look_first=True)
     background.start()
@@ -140,27 +137,21 @@ def _worker(settings: ServerSettings, key: bytes, metrics: Path) -> WSGIApplicat
 
 
 class _OfWorkers(Collector):
-    """The metrics of all workers, added up: what workers that died counted, too, but not what they were at. Whatever
-    was counted before the question is in the answer."""
+    """The metrics of all workers, added up: what workers that died counted, too (if they were killed, but for their last
+    moment), and not what they were at. What was counted before the question is in the answer, unless a worker is so
+    busy that it has not told of it for seconds."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._all = MultiProcessCollector(None, str(directory))  # type: ignore[no-untyped-call]
 
     def collect(self) -> Iterable[Metric]:
-        REAL.sleep(SETTLE_S)  # the others do meanwhile
-        counting.settle()
+        counting.settled(self._directory)
         for file in self._directory.glob("gauge_live*.db"):
             if not Path("/proc", file.stem.rpartition("_")[2]).exists():
                 file.unlink(missing_ok=True)
         found: Iterable[Metric] = self._all.collect()  # type: ignore[no-untyped-call]
         return found
-
-
-def _settle() -> None:
-    while True:
-        REAL.sleep(SETTLE_S)
-        counting.settle()
 
 
 def _stop_with_parent(metrics: Path) -> None:

@@ -16,6 +16,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
@@ -309,11 +310,8 @@ class SQLiteKV(KVStore):
 
     def _find_index(self) -> LogIndex | None:
         db = self._connect()
-        try:
+        with suppress(sqlite3.Error):
             db.execute("SELECT 1 FROM kv LIMIT 1").fetchall()  # only now is the index in memory
-        except sqlite3.Error as error:
-            db.close()
-            raise self._failed(error) from error
         return log_index(db, self.path)
 
     def _is_ours(self, db: sqlite3.Connection) -> bool:

@@ -7,6 +7,7 @@ when, it has written a new header; that is before it returns. So whoever finds t
 read what they read then.
 """
 
+import os
 import sqlite3
 from contextlib import suppress
 from ctypes import Array, c_char
@@ -38,12 +39,11 @@ class LogIndex:
 def log_index(db: sqlite3.Connection, path: Path) -> LogIndex | None:
     """The index of `path`, which `db` has open and has read: `db` is given away. None, and `db` is closed, where this
     system does not tell what is where in memory."""
-    file = f"{path.resolve()}{_FILE}"
+    file = os.fsencode(f"{path.resolve()}{_FILE}")
     with suppress(OSError):
-        mapped = Path("/proc/self/maps").read_text()
-        for line in mapped.splitlines():
-            addresses, _, offset, _, _, *named = line.split(maxsplit=5)
-            if named == [file] and int(offset, 16) == 0:
-                return LogIndex(db, int(addresses.partition("-")[0], 16))
+        for line in Path("/proc/self/maps").read_bytes().split(b"\n"):
+            fields = line.split(maxsplit=5)
+            if fields[5:] == [file] and int(fields[2], 16) == 0:
+                return LogIndex(db, int(fields[0].partition(b"-")[0], 16))
     db.close()
     return None

@@ -6,7 +6,7 @@ from esker.auth import Need
 from esker.engine import tasks
 from esker.server import wire
 from esker.server.call import Call, NoQuery, Operation
-from esker.server.errors import NAMED_STATUSES
+from esker.server.errors import named_status
 from esker.server.paging import PageQuery, pagination
 
 
@@ -44,7 +44,7 @@ def _task(task: tasks.Task) -> wire.Task:
         summary=task.summary,
         error=task.error or None,
         error_kind=task.error_kind or None,
-        error_status=NAMED_STATUSES.get(task.error_class),
+        error_status=named_status(task.error_class, task.error_kind),
     )
 
 
