@@ -196,7 +196,7 @@ def test_a_task_that_fails_ends_the_command_with_the_code_of_its_error(
     gone = esker.run("export", f"{repo}/main", place)
     assert (gone.code, "are gone" in gone.err) == (3, True)
     told = {task["error_kind"]: task["error_status"] for task in esker.ok("task", "list", repo, "--json").lines}
-    assert told == {"damaged-file": 500, "blob-not-found": 404}
+    assert told == {"damaged-file": 500, "blob-not-found": 410}
 
 
 def test_a_task_is_told_in_words_and_units(esker: Esker, repo: str, request: pytest.FixtureRequest) -> None:

@@ -137,8 +137,8 @@ def _worker(settings: ServerSettings, key: bytes, metrics: Path) -> WSGIApplicat
 
 
 class _OfWorkers(Collector):
-    """The metrics of all workers, added up: what workers that died counted, too (if they were killed, but for their last
-    moment), and not what they were at. What was counted before the question is in the answer, unless a worker is so
+    """The metrics of all workers, added up: what workers that died counted, too (without the last moment of one that was
+    killed), and not what they were at. What was counted before the question is in the answer, unless a worker is so
     busy that it has not told of it for seconds."""
 
     def __init__(self, directory: Path) -> None:
