@@ -137,9 +137,9 @@ def _worker(settings: ServerSettings, key: bytes, metrics: Path) -> WSGIApplicat
 
 
 class _OfWorkers(Collector):
-    """The metrics of all workers, added up: what workers that died counted, too (without the last moment of one that was
-    killed), and not what they were at. What was counted before the question is in the answer, unless a worker is so
-    busy that it has not told of it for seconds."""
+    """The metrics of all workers, added up: what workers that died counted, too (without the last moment of those that
+    were killed), and not what they were at. What was counted before the question is in the answer, unless a worker is
+    so busy that it has not told of it for seconds."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
