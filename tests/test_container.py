@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -67,8 +68,9 @@ def test_its_commands_make_a_server_that_its_check_finds_healthy(tmp_path: Path)
 
     install, _, configure = said("RUN")
     cached = install.replace("--no-cache-dir", "--no-compile --quiet")
-    subprocess.run(["sh", "-ec", placed(cached)], check=True, cwd=source)
-    subprocess.run(["sh", "-ec", placed(configure)], check=True, cwd=source)
+    with_python = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # as the image has it
+    subprocess.run(["sh", "-ec", placed(cached)], check=True, cwd=source, env=with_python)
+    subprocess.run(["sh", "-ec", placed(configure)], check=True, cwd=source, env=with_python)
     assert f'lake = "file://{tmp_path / "lake"}"' in (tmp_path / "etc" / "server.toml").read_text()
 
     port = free_port()

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -21,7 +22,7 @@ from esker.engine import commit, compaction, entries, repositories
 from esker.engine.cleaning import Cleaner
 from esker.engine.lake import Lake
 from esker.engine.policy import Compaction
-from esker.errors import EskerError, Kind
+from esker.errors import ContentionError, EskerError, Kind
 from esker.model import Repository, Staging
 from esker.settings import Settings
 from esker.stores.blob_local import LocalBlobs
@@ -34,6 +35,9 @@ WRITERS: Final = 3
 THREADS: Final = 4
 WORKERS: Final = WRITERS + 2
 NAME: Final = "killed"
+
+OVERTAKEN: Final = Kind.CONTENTION
+"""Files are cleaned away at once here, those that another folds too: it says so, and has changed nothing."""
 
 
 def say(*words: object) -> None:
@@ -86,7 +90,7 @@ def commit_all(directory: Path, times: float = inf) -> None:
         try:
             say("committed", commit.commit(lake, repo, "main", "m"))
         except EskerError as error:
-            if error.kind is not Kind.NO_CHANGES:
+            if error.kind not in (Kind.NO_CHANGES, OVERTAKEN):
                 raise
             say("nothing")
         cleaner.run()
@@ -96,8 +100,9 @@ def compact_all(directory: Path) -> None:
     lake, repo = opened(directory)
     while True:
         for how in (Compaction.MINOR, Compaction.MINOR, Compaction.MAJOR):
-            if compaction.compact(lake, repo, "main", how, force=True):
-                say("compacted")
+            with suppress(ContentionError):
+                if compaction.compact(lake, repo, "main", how, force=True):
+                    say("compacted")
             time.sleep(0.04)  # forced, it makes a commit that is under way fold again
 
 
