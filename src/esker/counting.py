@@ -20,7 +20,7 @@ from prometheus_client import Gauge as Gauge
 
 from esker.world import REAL
 
-__all__ = ["REGISTRY", "CollectorRegistry", "Counter", "Gauge", "Histogram", "gather", "settled"]
+__all__ = ["REGISTRY", "CollectorRegistry", "Counter", "Gauge", "Histogram", "gather", "settle", "settled"]
 
 SETTLE_S: Final = 0.1
 """Between two times that a process tells the others what it has counted."""

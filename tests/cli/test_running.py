@@ -151,12 +151,16 @@ def test_what_lies_elsewhere_is_imported(esker: Esker, repo: str, request: pytes
             assert (refused.code, "ESKER_SOURCES" in refused.err) == (5, True)
 
 
-def test_what_is_committed_is_exported_and_then_what_changed(
-    esker: Esker, repo: str, request: pytest.FixtureRequest
-) -> None:
-    place = esker.home / "place"
-    if esker.remote:
-        place = request.getfixturevalue("server").elsewhere / f"place of {repo}"
+@pytest.fixture
+def place(esker: Esker, repo: str, request: pytest.FixtureRequest) -> Path:
+    """Where what is exported may lie."""
+    if not esker.remote:
+        return esker.home / "place"
+    server: Live = request.getfixturevalue("server")
+    return server.elsewhere / f"place of {repo}"
+
+
+def test_what_is_committed_is_exported_and_then_what_changed(esker: Esker, repo: str, place: Path) -> None:
     for name in ("a/1", "a/2", "b/3"):
         esker.wrote(f"up/{name}", name)
     esker.ok("upload", "-r", esker.home / "up", f"{repo}/main/")
@@ -180,12 +184,7 @@ def test_what_is_committed_is_exported_and_then_what_changed(
     assert own.code == (5 if esker.remote else 2)
 
 
-def test_a_task_that_fails_ends_the_command_with_the_code_of_its_error(
-    esker: Esker, repo: str, request: pytest.FixtureRequest
-) -> None:
-    place = esker.home / "place"
-    if esker.remote:
-        place = request.getfixturevalue("server").elsewhere / f"place of {repo}"
+def test_a_task_that_fails_ends_the_command_with_the_code_of_its_error(esker: Esker, repo: str, place: Path) -> None:
     esker.ok("upload", esker.wrote("file", "content"), f"{repo}/main/a")
     esker.ok("commit", f"{repo}/main", "-m", "a")
     (stored,) = (file for file in (esker.lake / repo).rglob("*") if file.is_file() and file.read_bytes() == b"content")
@@ -199,10 +198,7 @@ def test_a_task_that_fails_ends_the_command_with_the_code_of_its_error(
     assert told == {"damaged-file": 500, "blob-not-found": 410}
 
 
-def test_a_task_is_told_in_words_and_units(esker: Esker, repo: str, request: pytest.FixtureRequest) -> None:
-    place = esker.home / "place"
-    if esker.remote:
-        place = request.getfixturevalue("server").elsewhere / f"place of {repo}"
+def test_a_task_is_told_in_words_and_units(esker: Esker, repo: str, place: Path) -> None:
     esker.ok("upload", esker.wrote("file", "x" * 2048), f"{repo}/main/a")
     esker.ok("commit", f"{repo}/main", "-m", "a")
     esker.ok("export", f"{repo}/main", place)

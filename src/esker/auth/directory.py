@@ -111,9 +111,7 @@ class Directory:
                 if scheme.lower() == "basic":
                     known = self._authenticate(*_pair(rest.strip()))
                     if len(authorization) <= _PROOF_CHARS_MAX:
-                        if len(self._proved) >= _REMEMBERED_MAX:
-                            self._proved.clear()
-                        self._proved[authorization] = known
+                        _keep(self._proved, authorization, known)
                     return known.identity
             raise UnauthenticatedError(
                 Kind.UNAUTHENTICATED, "unknown Authorization: use Basic, with an access key and its secret, or Bearer"
@@ -161,9 +159,7 @@ class Directory:
             self._remembered.pop(key_id, None)
             return None
         known = _Known(key.id, Identity(user.name, user.grants), self._sealer.unseal(key.sealed, key.id), until_s)
-        if len(self._remembered) >= _REMEMBERED_MAX:
-            self._remembered.clear()
-        self._remembered[key_id] = known
+        _keep(self._remembered, key_id, known)
         return known
 
     # The first user
@@ -315,6 +311,12 @@ def forget_users(kv: KVStore) -> None:
     for partition in (KEYS, USERS, SETUP):
         while found := kv.scan(partition):
             kv.delete_many(partition, [item.key for item in found])
+
+
+def _keep(kept: dict[str, _Known], name: str, known: _Known) -> None:
+    if len(kept) >= _REMEMBERED_MAX:
+        kept.clear()
+    kept[name] = known
 
 
 def _is_owner(user: User) -> bool:

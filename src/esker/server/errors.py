@@ -39,6 +39,8 @@ STATUSES: Final[dict[type[EskerError], int]] = {
 }
 """401 says who are you, 403 that is not for you. 504: a retry may do it twice, so it is not to be mistaken for 503."""
 
+_NAMED_STATUSES: Final = {error.__name__: status for error, status in STATUSES.items()}
+
 KIND_STATUSES: Final[dict[str, int]] = {Kind.BLOB_NOT_FOUND: 410}
 """The object is there, and its bytes are gone."""
 
@@ -62,8 +64,7 @@ def status_of(error: EskerError) -> int:
 
 def named_status(name: str, kind: str) -> int | None:
     """Of an error whose class and kind a record has kept. None for those of programs that knew others."""
-    named = {error.__name__: status for error, status in STATUSES.items()}
-    return KIND_STATUSES.get(kind) or named.get(name)
+    return KIND_STATUSES.get(kind) or _NAMED_STATUSES.get(name)
 
 
 def answer(error: EskerError) -> msgspec.Struct:

@@ -2,6 +2,7 @@
 
 from esker.engine.changes import Change, ChangeKind, ChangePage
 from esker.engine.lake import Lake
+from esker.engine.tasks import Task
 from esker.format.names import digest_of
 from esker.model import Commit, CommitID, Entry, Repository
 from esker.server import wire
@@ -28,6 +29,11 @@ def commit_answer(name: CommitID, commit: Commit) -> wire.Commit:
         generation=commit.generation,
         version=1,
     )
+
+
+def task_error(task: Task) -> wire.Error | None:
+    """What went wrong with a task, if anything did."""
+    return wire.Error(message=task.error, kind=task.error_kind or None) if task.error else None
 
 
 def diff_list(page: ChangePage, *, stats: bool = False) -> wire.DiffList:

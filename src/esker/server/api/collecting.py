@@ -9,6 +9,7 @@ from esker.engine.tasks import Task, TaskState
 from esker.errors import Kind, NotFoundError
 from esker.model import Repository
 from esker.server import places, wire
+from esker.server.api.answers import task_error
 from esker.server.call import Call, NoQuery, Operation
 
 
@@ -39,7 +40,7 @@ def prepare_commits_status(call: Call[PreparedQuery, None]) -> wire.GarbageColle
         completed=task.over,
         update_time=datetime.fromtimestamp(task.seen_ms / 1000, UTC),
         result=_prepared(repo, task) if task.state is TaskState.DONE else None,
-        error=wire.Error(message=task.error, kind=task.error_kind or None) if task.error else None,
+        error=task_error(task),
     )
 
 

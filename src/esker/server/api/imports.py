@@ -10,7 +10,7 @@ from esker.engine.tasks import Task
 from esker.errors import InvalidError, Kind
 from esker.model import CommitID, Repository
 from esker.server import places, wire, working
-from esker.server.api.answers import commit_of
+from esker.server.api.answers import commit_of, task_error
 from esker.server.call import Call, NoQuery, Operation
 
 
@@ -77,7 +77,7 @@ def _status(call: Call[Any, Any], repo: Repository, task: Task) -> wire.ImportSt
         ingested_objects=task.progress.get("objects", 0),
         metarange_id=str(tree) if tree else None,
         commit=commit_of(call.lake, repo, CommitID(str(commit))) if commit else None,
-        error=wire.Error(message=task.error, kind=task.error_kind or None) if task.error else None,
+        error=task_error(task),
     )
 
 
